@@ -1,0 +1,300 @@
+"""What a diagnosis says, as frozen values. The report, the JSON and the comparison read these and nothing else.
+
+Numbers are already rounded to 6 significant digits, instants are ISO 8601 text in UTC, unknown is None: the same
+Diagnosis always gives the same bytes. `to_json` is the published form (`llmdoctor.report/1`).
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+SCHEMA = "llmdoctor.report/1"
+
+Level = Literal["healthy", "attention", "unhealthy", "undetermined"]
+Severity = Literal["low", "medium", "high", "critical"]
+State = Literal["present", "absent", "unknown", "suppressed", "failed"]
+Side = Literal["for", "against", "unknown"]
+
+SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high", "critical")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The first thing a reader sees: one level, one sentence and the command to run next."""
+
+    level: Level
+    text: str
+    next: str
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One file: lines = rows + rejected + blank + foreign. `examples` are (line, reason, redacted snippet)."""
+
+    path: str
+    format: str | None
+    vantage: str | None
+    reason: str
+    bytes: int
+    lines: int
+    rows: int
+    rejected: int
+    blank: int
+    foreign: int
+    doubled: int
+    out_of_order: int | None
+    longest_gap_ms: float | None
+    grew: bool
+    note: str | None
+    bad_fields: Mapping[str, int]
+    examples: tuple[tuple[int, str, str], ...]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Percentiles of one duration in one population. Nearest rank over all attempts, those that were cut (timeouts,
+    cancellations) counted as "at least"; a percentile with too few rows for its interval is None. `low` and `high`
+    are the 95 % order-statistic interval of the highest percentile shown."""
+
+    vantage: str
+    model: str | None
+    stream: bool | None
+    name: str
+    n: int
+    censored: int
+    p50: float | None
+    p95: float | None
+    p99: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """One symptom for one subject at one vantage."""
+
+    id: str
+    title: str
+    severity: Severity
+    state: State
+    vantage: str | None
+    subject: str
+    observed: float | None
+    expected: float | None
+    unit: str
+    affected: int | None
+    total: int | None
+    first_at: str | None
+    last_at: str | None
+    reason: str | None
+    why: str = ""
+    caveat: str = ""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One sentence for or against a cause, its figures filled in, and the values behind it."""
+
+    text: str
+    verdict: Side
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Fix:
+    """What to change in one product."""
+
+    product: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Example:
+    """One real request: where to find it in the logs."""
+
+    request_id: str | None
+    file: str
+    line: int | None
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One cause under the finding (symptom x subject) that it explains best."""
+
+    id: str
+    title: str
+    layer: str
+    symptom: str
+    subject: str
+    explains: tuple[str, ...]
+    confidence: float
+    provisional: bool
+    rank: int
+    affected: int
+    excess: float | None
+    excess_share: float | None
+    evidence: tuple[Evidence, ...]
+    fix: tuple[Fix, ...]
+    verify: str
+    caveat: str
+    examples: tuple[Example, ...]
+    equal_to: tuple[str, ...] = ()
+    separate_by: str | None = None
+
+
+@dataclass(frozen=True)
+class Unexplained:
+    """What no listed cause accounts for in one finding."""
+
+    symptom: str
+    subject: str
+    excess: float
+    share: float
+
+
+@dataclass(frozen=True)
+class MissingField:
+    """A field that no record has, the rules it would unlock and how to log it."""
+
+    field: str
+    unlocks: tuple[str, ...]
+    how: str
+
+
+@dataclass(frozen=True)
+class TimeoutAdvice:
+    """Advised limits for one population, with the share of successful requests that each would have cut."""
+
+    vantage: str
+    model: str | None
+    route: str | None
+    connect_ms: float | None
+    first_token_ms: float | None
+    idle_ms: float | None
+    total_ms: float | None
+    n: int
+    basis: str
+    cut_share: Mapping[str, float]
+    warning: str | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of the way of one request. `exact` is false where only a bound is known."""
+
+    name: str
+    start_ms: float
+    duration_ms: float
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Case:
+    """A real request shown as example of its kind: normal, slow or failed."""
+
+    kind: Literal["normal", "slow", "failed"]
+    example: Example
+    vantage: str
+    started_at: str
+    outcome: str
+    model: str | None
+    stream: bool | None
+    input_tokens: int | None
+    output_tokens: int | None
+    attempt: int | None
+    ttft_ms: float | None
+    total_ms: float | None
+    parts: tuple[Part, ...]
+    remark: str | None
+
+
+@dataclass(frozen=True)
+class CaseGroup:
+    """A normal, a slow and a failed request of one kind (same vantage, model, stream, near-equal tokens)."""
+
+    vantage: str
+    title: str
+    cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True)
+class Bin:
+    """One stretch of time of the outermost vantage."""
+
+    at: str
+    requests: int
+    failures: int
+    retries: int
+    p50_ttft_ms: float | None
+    p99_ttft_ms: float | None
+    p50_total_ms: float | None
+    p99_total_ms: float | None
+    max_in_flight: int | None
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Equal bins from the first to the last start. At most 120."""
+
+    vantage: str | None
+    bin_ms: float
+    bins: tuple[Bin, ...]
+
+
+@dataclass(frozen=True)
+class RuleTally:
+    """How every rule ended, by id."""
+
+    present: tuple[str, ...]
+    absent: tuple[str, ...]
+    unknown: tuple[str, ...]
+    suppressed: tuple[str, ...]
+    failed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Everything concluded from one set of inputs. Lists are in the order in which they are shown."""
+
+    command: str
+    version: str
+    verdict: Verdict
+    window_from: str | None
+    window_to: str | None
+    inputs: tuple[InputFile, ...]
+    metrics: tuple[Metric, ...]
+    symptoms: tuple[Symptom, ...]
+    causes: tuple[Cause, ...]
+    unexplained: tuple[Unexplained, ...]
+    unknown: tuple[MissingField, ...]
+    timeouts: tuple[TimeoutAdvice, ...]
+    rules: RuleTally
+    cases: tuple[CaseGroup, ...]
+    timeline: Timeline
+    notes: tuple[str, ...]
+    settings: Mapping[str, str]
+    considered: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def present(self) -> tuple[Symptom, ...]:
+        """The findings, worst first."""
+        return tuple(symptom for symptom in self.symptoms if symptom.state == "present")
+
+    def worst(self) -> Severity | None:
+        """The highest severity among the findings, None without one."""
+        return max((symptom.severity for symptom in self.present), key=SEVERITIES.index, default=None)
+
+
+def as_dict(diagnosis: Diagnosis) -> dict[str, Any]:
+    """The published form: keys as documented, tuples as lists, `window` as one object."""
+    plain = dataclasses.asdict(diagnosis)
+    window = {"from": plain.pop("window_from"), "to": plain.pop("window_to")}
+    head = {"schema": SCHEMA, "command": plain.pop("command"), "version": plain.pop("version")}
+    return head | {"verdict": plain.pop("verdict"), "window": window} | plain
+
+
+def to_json(diagnosis: Diagnosis, indent: int | None = 2) -> str:
+    """`as_dict` as text. Never NaN or infinity (they are None long before); a newline at the end."""
+    return json.dumps(as_dict(diagnosis), indent=indent, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,133 @@
+"""The DuckDB database that everything observed is put into and everything concluded is asked of.
+
+Fill (tables of schema.sql), `seal` (no files, network or settings from then on), query. The only module that imports
+duckdb. Results come back as plain Python values; `arrow` hands a result to polars without a copy through Python.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from llmdoctor.errors import StoreError
+
+Row = dict[str, Any]
+
+# ':name' outside strings, quoted identifiers and comments, and not the second half of '::'.
+_LIMIT = re.compile(r"('(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/|::)|:([a-z_][a-z0-9_]*)", re.DOTALL)
+
+
+class Store:
+    """One database, in memory or in a file. Use as a context manager."""
+
+    def __init__(self, path: Path | None = None, memory: str | None = None, threads: int | None = None) -> None:
+        config: dict[str, str | bool | int | float | list[str]] = {"autoinstall_known_extensions": False}
+        if memory:
+            config["memory_limit"] = memory
+        if threads:
+            config["threads"] = threads
+        try:
+            self._db = duckdb.connect(str(path) if path else ":memory:", config=config)
+            # The progress bar would be written to standard output even when that is a pipe.
+            self._db.execute("set enable_progress_bar = false")
+            self._db.execute("set TimeZone = 'UTC'")
+            self._db.execute("set preserve_insertion_order = false")
+        except duckdb.Error as error:
+            raise StoreError(f"{path or 'database'}: {first_line(error)}") from error
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the database; a file keeps what was put into it."""
+        self._db.close()
+
+    def create(self) -> None:
+        """Makes the empty canonical tables."""
+        self.script(package_sql("schema.sql"))
+
+    def script(self, sql: str) -> None:
+        """Runs several statements; StoreError with DuckDB's first line when one is refused."""
+        try:
+            self._db.execute(sql)
+        except duckdb.Error as error:
+            raise StoreError(first_line(error)) from error
+
+    def run(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+        """Runs one statement and returns its rows as tuples. StoreError when DuckDB refuses it."""
+        try:
+            return self._db.execute(sql, values or None).fetchall()
+        except duckdb.Error as error:
+            raise StoreError(first_line(error)) from error
+
+    def rows(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
+        """Like `run`, each row a dict of column to value."""
+        try:
+            cursor = self._db.execute(sql, values or None)
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        except duckdb.Error as error:
+            raise StoreError(first_line(error)) from error
+
+    def ask(self, sql: str, limits: Mapping[str, Any]) -> list[Row]:
+        """Runs a page's query: `:name` limits are bound, and only those that occur."""
+        text, used = bind_limits(sql)
+        missing = sorted(used - limits.keys())
+        if missing:
+            raise StoreError(f"no limit or parameter is called {', '.join(missing)}")
+        return self.rows(text, {name: limits[name] for name in used})
+
+    def arrow(self, sql: str) -> Any:
+        """The result as an object with the Arrow C stream interface, for `polars.DataFrame(...)`."""
+        return self._db.sql(sql)
+
+    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Appends rows (small numbers of them) to a table."""
+        batch = [list(row) for row in rows]
+        if batch:
+            marks = ", ".join("?" for _ in columns)
+            try:
+                self._db.executemany(f"insert into {table} ({', '.join(columns)}) values ({marks})", batch)
+            except duckdb.Error as error:
+                raise StoreError(f"{table}: {first_line(error)}") from error
+
+    def columns(self, table: str) -> dict[str, str]:
+        """Column name -> DuckDB type of a table or view, in order."""
+        found = self.run(
+            "select column_name, data_type from information_schema.columns where table_name = ? order by ordinal_position",
+            [table],
+        )
+        return {str(name): str(kind) for name, kind in found}
+
+    def seal(self) -> None:
+        """From here on no query can read a file, use the network or change a setting."""
+        self.script("set enable_external_access = false; set lock_configuration = true")
+
+
+def bind_limits(sql: str) -> tuple[str, set[str]]:
+    """Turns `:name` into DuckDB's `$name` outside strings and comments; returns the text and the names used."""
+    used: set[str] = set()
+
+    def replace(match: re.Match[str]) -> str:
+        if match.group(2) is None:
+            return match.group(0)
+        used.add(match.group(2))
+        return f"${match.group(2)}"
+
+    return _LIMIT.sub(replace, sql), used
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's text, without its trailing blanks."""
+    return (str(error).splitlines() or ["unknown error"])[0].rstrip()
+
+
+def package_sql(name: str) -> str:
+    """The text of one of the .sql files of this package."""
+    return resources.files("llmdoctor").joinpath(name).read_text(encoding="utf-8")
