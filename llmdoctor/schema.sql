@@ -172,7 +172,7 @@ create table stages (
 -- One row per change of a task's state.
 create table task_events (
     task_id         varchar,
-    at              timestamptz,
+    "at"            timestamptz,
     state           varchar,      -- queued | running | finalizing | succeeded | failed | cancelled ...
     worker          varchar,
     result_id       varchar,
@@ -182,7 +182,7 @@ create table task_events (
 -- One row per value of one gauge or counter at one instant.
 create table engine_samples (
     input_id        integer,
-    at              timestamptz,
+    "at"            timestamptz,
     instance        varchar,
     model           varchar,
     name            varchar,      -- waiting | running | kv_usage | gpu_util | gpu_memory | preemptions | prefix_hits ...

@@ -83,6 +83,11 @@ class Store:
             raise StoreError(f"no limit or parameter is called {', '.join(missing)}")
         return self.rows(text, {name: limits[name] for name in used})
 
+    def keep(self, table: str, sql: str, limits: Mapping[str, Any]) -> None:
+        """Like `ask`, but the rows stay in the database as a temporary table."""
+        text, used = bind_limits(sql)
+        self.run(f"create or replace temp table {table} as {text}", {name: limits[name] for name in used})
+
     def arrow(self, sql: str) -> Any:
         """The result as an object with the Arrow C stream interface, for `polars.DataFrame(...)`."""
         return self._db.sql(sql)
@@ -100,7 +105,8 @@ class Store:
     def columns(self, table: str) -> dict[str, str]:
         """Column name -> DuckDB type of a table or view, in order."""
         found = self.run(
-            "select column_name, data_type from information_schema.columns where table_name = ? order by ordinal_position",
+            "select column_name, data_type from information_schema.columns where table_name = ?"
+            " order by ordinal_position",
             [table],
         )
         return {str(name): str(kind) for name, kind in found}

@@ -6,8 +6,11 @@ Diagnosis always gives the same bytes. `to_json` is the published form (`llmdoct
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Literal
 
 SCHEMA = "llmdoctor.report/1"
@@ -18,6 +21,20 @@ State = Literal["present", "absent", "unknown", "suppressed", "failed"]
 Side = Literal["for", "against", "unknown"]
 
 SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high", "critical")
+
+
+def six(value: float | Decimal | None) -> float | None:
+    """A number rounded to 6 significant digits, so that threads and summing order cannot show; None for no number."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{float(value):.6g}")
+
+
+def instant(value: datetime | None) -> str | None:
+    """An instant as ISO 8601 in UTC with milliseconds."""
+    if value is None:
+        return None
+    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,193 @@
+"""The plain answers beside the findings: files, percentiles, the course of time, missing fields, the verdict."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from llmdoctor.diagnose.front import Fronts
+from llmdoctor.diagnose.values import (
+    Bin,
+    Cause,
+    InputFile,
+    Level,
+    Metric,
+    MissingField,
+    Symptom,
+    Timeline,
+    Verdict,
+    instant,
+    six,
+)
+from llmdoctor.rulebook import Rulebook
+from llmdoctor.store import Store
+
+BIN_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400, 604800)
+MAX_BINS = 120
+MOST_REJECTS = 5
+
+# Latency is decided by any of the first, errors by all of the second.
+DECIDES_LATENCY = ("high_ttft", "tail_latency", "slow_overall")
+DECIDES_ERRORS = ("errors",)
+
+
+def list_inputs(store: Store) -> tuple[InputFile, ...]:
+    """Every file in the order of its path, with its ledger and a few examples of what could not be read."""
+    bad: dict[int, dict[str, int]] = defaultdict(dict)
+    for number, field, values in store.run("select input_id, field, bad_values from bad_fields order by 1, 2"):
+        bad[number][field] = int(values)
+    examples: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
+    for number, line, reason, snippet in store.run(
+        "select input_id, line, reason, snippet from rejects order by input_id, fatal desc, line, reason"
+    ):
+        if len(examples[number]) < MOST_REJECTS:
+            examples[number].append((line, reason, snippet or ""))
+    return tuple(
+        InputFile(
+            path=row["path"],
+            format=row["format"],
+            vantage=row["vantage"],
+            reason=row["reason"] or "",
+            bytes=row["bytes"] or 0,
+            lines=row["lines"] or 0,
+            rows=row["rows"] or 0,
+            rejected=row["rejected"] or 0,
+            blank=row["blank"] or 0,
+            foreign=row["foreign_lines"] or 0,
+            doubled=row["doubled"] or 0,
+            out_of_order=row["out_of_order"],
+            longest_gap_ms=six(row["longest_gap_ms"]),
+            grew=bool(row["grew"]),
+            note=row["note"],
+            bad_fields=bad[row["input_id"]],
+            examples=tuple(examples[row["input_id"]]),
+        )
+        for row in store.rows("select * from inputs order by input_id")
+    )
+
+
+def list_metrics(store: Store) -> tuple[Metric, ...]:
+    """Percentiles as `stats` computed them, rounded, the outermost vantage first and the biggest population first."""
+    rows = store.rows(
+        "select q.* from quantiles q join vantages v using (vantage)"
+        " order by v.depth, q.n desc, q.model, q.stream, q.name"
+    )
+    figures = ("p50", "p95", "p99", "low", "high")
+    return tuple(Metric(**(row | {name: six(row[name]) for name in figures})) for row in rows)
+
+
+def window(store: Store) -> tuple[str | None, str | None]:
+    """First start and last end of all attempts."""
+    first, last = store.run("select min(started_at), max(coalesce(ended_at, started_at)) from attempts")[0]
+    return instant(first), instant(last)
+
+
+def timeline(store: Store, fronts: Fronts) -> Timeline:
+    """At most 120 equal bins of the outermost vantage. P99 only where a bin has 100 requests."""
+    if not fronts.vantages:
+        return Timeline(None, 0, ())
+    fronts.use(fronts.vantages[0])
+    span = store.run("select (epoch_us(max(started_at)) - epoch_us(min(started_at))) / 1e6 from front")[0][0]
+    if span is None:
+        return Timeline(fronts.vantages[0], 0, ())
+    seconds = next((size for size in BIN_SECONDS if span / size < MAX_BINS - 1), int(span / (MAX_BINS - 2)) + 1)
+    rows = store.rows(
+        f"""
+        select epoch_us(f.started_at) // {seconds * 1_000_000} as bin, count(*) as requests,
+               count(*) filter (f.outcome in ('failed', 'timeout', 'incomplete', 'empty', 'rate_limited')) as failures,
+               quantile_disc(f.ttft_ms, [0.5, 0.99]) as ttft, count(f.ttft_ms) as n_ttft,
+               quantile_disc(f.total_ms, [0.5, 0.99]) as total,
+               max(i.others) + 1 as max_in_flight
+        from   front f
+        left   join in_flight i on i.attempt_id = f.attempt_id
+        where  f.started_at is not null
+        group  by 1
+        """
+    )
+    retries = dict(
+        store.run(f"select epoch_us(started_at) // {seconds * 1_000_000}, count(*) from tries where retry group by 1")
+    )
+    found = {int(row["bin"]): row for row in rows}
+    return Timeline(
+        fronts.vantages[0],
+        seconds * 1000.0,
+        tuple(_bin(number, seconds, found.get(number), retries) for number in range(min(found), max(found) + 1)),
+    )
+
+
+def _bin(number: int, seconds: int, row: Mapping[str, object] | None, retries: Mapping[int, int]) -> Bin:
+    at = instant(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=number * seconds)) or ""
+    if row is None:
+        return Bin(at, 0, 0, 0, None, None, None, None, 0)
+    return _filled(at, dict(row), int(retries.get(number, 0)))
+
+
+def _filled(at: str, row: dict[str, object], retries: int) -> Bin:
+    ttft = row["ttft"] if isinstance(row["ttft"], list) else [None, None]
+    total = row["total"] if isinstance(row["total"], list) else [None, None]
+    many_first = int(str(row["n_ttft"])) >= 100
+    many = int(str(row["requests"])) >= 100
+    return Bin(
+        at=at,
+        requests=int(str(row["requests"])),
+        failures=int(str(row["failures"])),
+        retries=retries,
+        p50_ttft_ms=six(ttft[0]),
+        p99_ttft_ms=six(ttft[1]) if many_first else None,
+        p50_total_ms=six(total[0]),
+        p99_total_ms=six(total[1]) if many else None,
+        max_in_flight=None if row["max_in_flight"] is None else int(str(row["max_in_flight"])),
+    )
+
+
+def missing_fields(book: Rulebook, wanted: Iterable[tuple[str, str]]) -> tuple[MissingField, ...]:
+    """What would be known with one more field: (field, rule) pairs, the field that unlocks most rules first."""
+    unlocks: dict[str, set[str]] = defaultdict(set)
+    for field, rule_id in wanted:
+        unlocks[field].add(rule_id)
+    ordered = sorted(unlocks, key=lambda field: (-len(unlocks[field]), field))
+    return tuple(MissingField(field, tuple(sorted(unlocks[field])), _how(book, field)) for field in ordered)
+
+
+def _how(book: Rulebook, field: str) -> str:
+    names = [name.rpartition(".")[2] for name in field.split("|")]
+    known = [book.fields[key] for key in (field, *names) if key in book.fields]
+    return known[0] if known else f"Log {' or '.join(names)} under exactly this name in the native log."
+
+
+def verdict(symptoms: Sequence[Symptom], causes: Sequence[Cause], command: str) -> Verdict:
+    """Healthy: nothing present, latency and errors decided. Attention: only low or medium. Unhealthy: any high or
+    critical. Undetermined: nothing present and those not decided."""
+    present = [one for one in symptoms if one.state == "present"]
+    if present:
+        level: Level = "unhealthy" if any(one.severity in ("high", "critical") for one in present) else "attention"
+        return Verdict(level, _what(present, causes), _next(causes, command))
+    absent = {one.id for one in symptoms if one.state == "absent"}
+    if absent & set(DECIDES_LATENCY) and absent >= set(DECIDES_ERRORS):
+        return Verdict("healthy", "No limit is broken: latency and errors were checked and are fine.", "")
+    what = [word for word, ids in (("latency", DECIDES_LATENCY), ("errors", DECIDES_ERRORS)) if not absent & set(ids)]
+    text = f"Nothing is seen to be wrong, but {' and '.join(what)} could not be decided from these logs."
+    return Verdict("undetermined", text, "See what could not be checked, and which field would unlock it.")
+
+
+def _what(present: Sequence[Symptom], causes: Sequence[Cause]) -> str:
+    first = present[0]
+    more = f" (and {len(present) - 1} more)" if len(present) > 1 else ""
+    sentence = f"{first.title}{_share(first)}{more}."
+    if not causes:
+        return f"{sentence} No cause that is known here explains it."
+    best = causes[0]
+    equal = f" or, equally, {', '.join(best.equal_to)}" if best.equal_to else ""
+    doubt = ", provisional" if best.provisional else ""
+    return f"{sentence} Most likely: {best.title}{equal} (confidence {best.confidence:.2f}{doubt})."
+
+
+def _share(symptom: Symptom) -> str:
+    if not symptom.affected or not symptom.total:
+        return ""
+    return f", {symptom.affected} of {symptom.total} {'tasks' if symptom.unit == 'tries' else 'attempts'}"
+
+
+def _next(causes: Sequence[Cause], command: str) -> str:
+    if causes and causes[0].fix:
+        return f"{causes[0].fix[0].product}: {causes[0].fix[0].text.splitlines()[0]}"
+    return f"{command} --verbose"

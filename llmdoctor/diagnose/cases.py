@@ -1,0 +1,134 @@
+"""A normal, a slow and a failed request of one kind, side by side, with where their time went."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from llmdoctor.diagnose.front import Fronts
+from llmdoctor.diagnose.values import Case, CaseGroup, Example, Part, Symptom, instant, six
+from llmdoctor.ingest import locate
+from llmdoctor.store import Row, Store
+
+MAX_GROUPS = 3
+
+# Candidates of one kind: how far each is from what its tokens take, and whether it failed.
+CANDIDATES = """
+select f.*, e.quiet, c.server_ttft_ms as inner_ttft_ms, c.server_total_ms as inner_total_ms, p.path,
+       f.total_ms / nullif(e.expected_total_ms, 0) as total_ratio,
+       greatest(f.total_ms / nullif(e.expected_total_ms, 0),
+                coalesce(f.ttft_ms / nullif(e.typical_ttft_ms, 0), 0)) as ratio
+from   front f
+join   expected e on f.attempt_id = e.attempt_id
+left   join calls c on c.attempt_id = f.attempt_id
+left   join inputs p on p.input_id = f.input_id
+where  f.total_ms is not null and f.model is not distinct from $model and f.stream is not distinct from $stream
+"""
+PICKS = {
+    "normal": "outcome = 'completed' order by coalesce(quiet, false) desc, abs(ln(greatest(ratio, 0.001))), attempt_id",
+    "slow": "outcome = 'completed' and ratio >= 1.5"
+    " order by abs(ratio - (select percentile_disc(0.95) within group (order by ratio) from kind"
+    " where outcome = 'completed' and ratio >= 1.5)), attempt_id",
+    "failed": "outcome in ('failed', 'timeout', 'incomplete', 'empty', 'rate_limited')"
+    " order by case outcome when 'timeout' then 0 when 'failed' then 1 when 'incomplete' then 2 else 3 end, attempt_id",
+}
+
+
+def find_cases(store: Store, fronts: Fronts, findings: Sequence[Symptom]) -> tuple[CaseGroup, ...]:
+    """One group per kind (model, streamed or not) of the findings' vantages, the kinds with most attempts first."""
+    groups: list[tuple[str, str, dict[str, Row]]] = []
+    for vantage in dict.fromkeys(finding.vantage for finding in findings if finding.vantage):
+        fronts.use(vantage)
+        kinds = store.rows(
+            "select model, stream, count(*) as n from front where total_ms is not null"
+            " group by all order by n desc, model, stream limit ?",
+            [MAX_GROUPS],
+        )
+        groups += [(vantage, _title(kind), _pick(store, kind)) for kind in kinds]
+    groups = groups[:MAX_GROUPS]
+    chosen = [int(row["attempt_id"]) for *_, rows in groups for row in rows.values()]
+    lines = locate(store, chosen) if chosen else {}
+    return tuple(
+        CaseGroup(vantage, title, tuple(_case(kind, row, lines) for kind, row in rows.items()))
+        for vantage, title, rows in groups
+        if rows
+    )
+
+
+def _title(kind: Row) -> str:
+    streamed = {True: ", streamed", False: ", not streamed", None: ""}[kind["stream"]]
+    return f"{kind['model'] or 'model not named'}{streamed}"
+
+
+def _pick(store: Store, kind: Row) -> dict[str, Row]:
+    store.keep("kind", CANDIDATES.replace("$model", ":model").replace("$stream", ":stream"), kind)
+    picked = {name: store.rows(f"select * from kind where {pick} limit 1") for name, pick in PICKS.items()}
+    return {name: rows[0] for name, rows in picked.items() if rows}
+
+
+def _case(kind: str, row: Row, lines: Mapping[int, int]) -> Case:
+    parts = tuple(_parts(row))
+    return Case(
+        kind="normal" if kind == "normal" else "slow" if kind == "slow" else "failed",
+        example=Example(row["request_id"], row["path"] or "", lines.get(int(row["attempt_id"]))),
+        vantage=row["vantage"],
+        started_at=instant(row["started_at"]) or "",
+        outcome=row["outcome"] or "unknown",
+        model=row["model"],
+        stream=row["stream"],
+        input_tokens=row["input_tokens"],
+        output_tokens=row["output_tokens"],
+        attempt=row["attempt"],
+        ttft_ms=six(row["ttft_ms"]),
+        total_ms=six(row["total_ms"]),
+        parts=parts,
+        remark=_remark(row),
+    )
+
+
+def _remark(row: Row) -> str | None:
+    if row["outcome"] == "timeout":
+        phases = {"first_token": "before the first token", "idle": "in mid-stream", "connect": "while connecting"}
+        phase = phases.get(row["timeout_phase"] or "", "here")
+        return f"The caller gave up {phase}: it would have taken at least this long."
+    if row["total_ratio"] and row["total_ratio"] >= 1.5:
+        return f"{row['total_ratio']:.1f} times what its tokens take in the quiet part of this log."
+    return None
+
+
+def _parts(row: Row) -> Iterator[Part]:
+    """The stretches of one request in order, never overlapping. A stretch that no field tells apart is one part with
+    `exact` false, named after everything it may hold."""
+    clock = 0.0
+    total = float(row["total_ms"])
+    first = min(float(row["ttft_ms"]), total) if row["ttft_ms"] is not None else None
+    end_of_wait = total if first is None else first
+    for name, column in BEFORE_FIRST_TOKEN:
+        if row[column] and clock + row[column] <= end_of_wait * 1.001:
+            yield Part(name, six(clock) or 0.0, six(row[column]) or 0.0, True)
+            clock += float(row[column])
+    inner = row["inner_ttft_ms"]
+    if first is None:
+        if total > clock:
+            yield Part(_rest_name(row, "answer"), six(clock) or 0.0, six(total - clock) or 0.0, False)
+        return
+    if inner is not None and row["prefill_ms"] is None and clock < inner < first:
+        yield Part("server, until its first token", six(clock) or 0.0, six(inner - clock) or 0.0, True)
+        yield Part("between server and here", six(inner) or 0.0, six(first - inner) or 0.0, True)
+    elif first > clock:
+        yield Part(_rest_name(row, "first token"), six(clock) or 0.0, six(first - clock) or 0.0, False)
+    if total > first:
+        yield Part("streaming the answer", six(first) or 0.0, six(total - first) or 0.0, True)
+
+
+BEFORE_FIRST_TOKEN = (
+    ("DNS", "dns_ms"),
+    ("connect", "connect_ms"),
+    ("TLS", "tls_ms"),
+    ("prepare", "prepare_ms"),
+    ("queue", "queue_ms"),
+    ("prefill", "prefill_ms"),
+)
+
+
+def _rest_name(row: Row, until: str) -> str:
+    missing = [name for name, column in (("queue", "queue_ms"), ("prefill", "prefill_ms")) if row[column] is None]
+    held = [*missing, "network"] if missing else ["network and rest"]
+    return f"until the {until}: {', '.join(held)}"

@@ -1,0 +1,204 @@
+"""Findings -> causes: who is judged, what each accounts for, in which order they are shown."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from llmdoctor.diagnose import shares
+from llmdoctor.diagnose.evidence import LISTED_FROM, Asked, Judgement, ask_all, explain_away, fill, judge
+from llmdoctor.diagnose.front import Fronts
+from llmdoctor.diagnose.values import SEVERITIES, Cause, Example, Fix, Symptom, Unexplained, six
+from llmdoctor.ingest import locate
+from llmdoctor.rulebook import CauseRule, Rulebook
+from llmdoctor.store import Store
+
+EXAMPLES = 3
+EQUAL_WITHIN = 0.05
+
+
+@dataclass(frozen=True)
+class Causes:
+    """The listed causes in rank order; what stays unexplained; how every cause rule ended and what it would need."""
+
+    listed: tuple[Cause, ...]
+    unexplained: tuple[Unexplained, ...]
+    ends: Mapping[str, str]
+    missing: tuple[tuple[str, str], ...]
+    considered: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """One cause under one finding."""
+
+    number: int
+    finding: Symptom
+    judgement: Judgement
+    confidence: float
+    claim: shares.Claim | None
+
+    @property
+    def weight(self) -> tuple[int, float]:
+        """Severity of the finding, then confidence x share; a finding without excess counts its causes whole."""
+        share = 1.0 if self.claim is None or self.claim.share is None else self.claim.share
+        return SEVERITIES.index(self.finding.severity), six(self.confidence * share) or 0.0
+
+
+def judge_causes(
+    store: Store, fronts: Fronts, book: Rulebook, symptoms: Sequence[Symptom], skip: Collection[str]
+) -> Causes:
+    """Judges each cause under each present finding that it explains; without one it is not asked at all (the gate)."""
+    findings = [one for one in symptoms if one.state == "present"]
+    gated = [rule for rule in book.causes if any(one.id in rule.explains for one in findings)]
+    asked = {rule.id: ask_all(store, fronts, rule) for rule in gated}
+    shares.begin(store)
+    candidates: list[_Candidate] = []
+    unexplained: list[Unexplained] = []
+    for number, finding in enumerate(findings):
+        under, left = _under(store, fronts, book, asked, number, finding, skip)
+        candidates += under
+        unexplained += left
+    best = _best_of_each(candidates)
+    listed = _ranked(store, best, provisional=not book.calibration)
+    return Causes(
+        listed=_with_equals(listed, best),
+        unexplained=tuple(unexplained),
+        ends={rule.id: _end(rule, best, asked, skip) for rule in book.causes},
+        missing=tuple((need, rule_id) for rule_id, answers in asked.items() for one in answers for need in one.missing),
+        considered=_considered(book, asked, candidates),
+    )
+
+
+def _under(
+    store: Store,
+    fronts: Fronts,
+    book: Rulebook,
+    asked: Mapping[str, Sequence[Asked]],
+    number: int,
+    finding: Symptom,
+    skip: Collection[str],
+) -> tuple[list[_Candidate], list[Unexplained]]:
+    """The causes under one finding with what each accounts for, and what is left."""
+    rules = [rule for rule in book.causes if finding.id in rule.explains and rule.id not in skip]
+    judgements = {rule.id: judge(rule, asked[rule.id], finding.subject) for rule in rules}
+    confidence = explain_away(judgements)
+    shares.add_excess(store, fronts, number, finding, next(one for one in book.symptoms if one.id == finding.id))
+    for rule in rules:
+        if confidence[rule.id] >= LISTED_FROM:
+            shares.add_claims(store, fronts, number, finding, rule, confidence[rule.id])
+    claims, whole, left = shares.settle(store, number)
+    candidates = [
+        _Candidate(number, finding, judgements[rule.id], confidence[rule.id], claims.get(rule.id, _nothing(whole)))
+        for rule in rules
+    ]
+    rest = [Unexplained(finding.id, finding.subject, six(left) or 0.0, six(left / whole) or 0.0)] if whole else []
+    return candidates, rest
+
+
+def _nothing(whole: float) -> shares.Claim | None:
+    """A cause that claims no attempt accounts for nothing; without any excess there is nothing to account for."""
+    return shares.Claim(0, 0.0, 0.0) if whole else None
+
+
+def _best_of_each(candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    """Each cause under the finding that it explains best, from 0.3 up, in rank order."""
+    best: dict[str, _Candidate] = {}
+    for one in candidates:
+        held = best.get(one.judgement.rule.id)
+        if one.confidence >= LISTED_FROM and (held is None or one.weight > held.weight):
+            best[one.judgement.rule.id] = one
+    return sorted(
+        best.values(), key=lambda one: (-one.weight[0], -one.weight[1], -one.confidence, one.judgement.rule.id)
+    )
+
+
+def _ranked(store: Store, best: Sequence[_Candidate], provisional: bool) -> list[Cause]:
+    examples = _examples(store, best)
+    return [
+        Cause(
+            id=one.judgement.rule.id,
+            title=fill(one.judgement.rule.title, one.judgement.figures),
+            layer=one.judgement.rule.layer,
+            symptom=one.finding.id,
+            subject=one.finding.subject,
+            explains=one.judgement.rule.explains,
+            confidence=round(one.confidence, 3),
+            provisional=provisional,
+            rank=rank,
+            affected=one.claim.affected if one.claim else 0,
+            excess=one.claim.excess if one.claim else None,
+            excess_share=one.claim.share if one.claim else None,
+            evidence=one.judgement.evidence,
+            fix=tuple(Fix(product, text) for product, text in one.judgement.rule.fixes),
+            verify=one.judgement.rule.verify,
+            caveat=one.judgement.rule.caveat,
+            examples=examples[one.judgement.rule.id],
+        )
+        for rank, one in enumerate(best, 1)
+    ]
+
+
+def _examples(store: Store, best: Sequence[_Candidate]) -> dict[str, tuple[Example, ...]]:
+    """The attempts that a cause claims most of, up to three each, found again in their files."""
+    rows = {
+        one.judgement.rule.id: store.rows(
+            "select c.attempt_id, a.request_id, i.path from claims c join attempts a using (attempt_id)"
+            " left join inputs i using (input_id) where c.finding = ? and c.cause = ?"
+            " order by c.claim desc, c.attempt_id limit ?",
+            [one.number, one.judgement.rule.id, EXAMPLES],
+        )
+        for one in best
+    }
+    wanted = sorted({int(row["attempt_id"]) for found in rows.values() for row in found})
+    lines = locate(store, wanted) if wanted else {}
+    return {
+        cause: tuple(Example(row["request_id"], row["path"] or "", lines.get(row["attempt_id"])) for row in found)
+        for cause, found in rows.items()
+    }
+
+
+def _with_equals(listed: Sequence[Cause], best: Sequence[_Candidate]) -> tuple[Cause, ...]:
+    """Causes under one finding that weigh the same are shown as equal, with the one measurement that would decide."""
+    shown: list[Cause] = []
+    for cause, one in zip(listed, best, strict=True):
+        rivals = [
+            (other, candidate)
+            for other, candidate in zip(listed, best, strict=True)
+            if other.id != cause.id
+            and candidate.number == one.number
+            and abs(candidate.weight[1] - one.weight[1]) <= EQUAL_WITHIN
+        ]
+        questions = [one.judgement.open_question, *(rival.judgement.open_question for _, rival in rivals)]
+        decide = next((question for question in questions if question), None) if rivals else None
+        shown.append(replace(cause, equal_to=tuple(other.id for other, _ in rivals), separate_by=decide))
+    return tuple(shown)
+
+
+def _end(
+    rule: CauseRule, best: Sequence[_Candidate], asked: Mapping[str, Sequence[Asked]], skip: Collection[str]
+) -> str:
+    if rule.id in skip:
+        return "suppressed"
+    if any(one.judgement.rule.id == rule.id for one in best):
+        return "present"
+    answers = asked.get(rule.id, ())
+    if answers and all(one.failed for one in answers):
+        return "failed"
+    if answers and not any(one.rows for one in answers):
+        return "unknown"
+    return "absent"
+
+
+def _considered(
+    book: Rulebook, asked: Mapping[str, Sequence[Asked]], candidates: Sequence[_Candidate]
+) -> dict[str, str]:
+    """For --verbose: how each cause came out, also those that are not listed."""
+    told = {}
+    for rule in book.causes:
+        tried = [one for one in candidates if one.judgement.rule.id == rule.id]
+        if rule.id not in asked:
+            told[rule.id] = "not asked: it explains " + ", ".join(rule.explains) + ", and no such limit is broken"
+        elif tried:
+            top = max(tried, key=lambda one: one.confidence)
+            sides = " | ".join(f"{piece.verdict}: {piece.text}" for piece in top.judgement.evidence)
+            told[rule.id] = f"confidence {top.confidence:.2f} under {top.finding.id} ({top.finding.subject}); {sides}"
+    return told

@@ -1,0 +1,109 @@
+"""Which vantage a rule is judged at, and what is missing where it cannot be judged.
+
+The outermost vantage that knows every column a rule needs in enough rows is the rule's front: what the user saw
+counts before what an inner hop saw. Missing is decided here, never by a rule's query.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llmdoctor.stats import set_front
+from llmdoctor.store import Store
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Where a rule can be judged. `vantage` is None where it cannot; `missing` are the needs that no record meets,
+    `rows` the most rows that meet them all at one vantage."""
+
+    vantage: str | None
+    rows: int
+    missing: tuple[str, ...]
+
+    def why_not(self, min_rows: int) -> str:
+        """The sentence for an unknown outcome."""
+        if self.missing:
+            names = ", ".join(need.replace("|", " or ") for need in self.missing)
+            return f"no record has {names}"
+        return f"{min_rows - self.rows} more rows with the fields that it needs ({min_rows} in all)"
+
+
+class Fronts:
+    """Counts of known values per vantage, asked once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._columns = frozenset(store.columns("attempts"))
+        names = sorted(self._columns)
+        counts = ", ".join(f"count(a.{name}) as {name}" for name in names)
+        found = store.rows(
+            f"select a.vantage as of_vantage, v.depth, count(*) as all_rows, {counts} from attempts a"
+            " join vantages v on a.vantage = v.vantage group by 1, 2 order by v.depth"
+        )
+        self.vantages: tuple[str, ...] = tuple(row["of_vantage"] for row in found)
+        self._known = {row["of_vantage"]: row for row in found}
+        self._asked: dict[tuple[str, str], int] = {}
+        self._current: str | None = None
+
+    def use(self, vantage: str) -> None:
+        """Points the view `front` at a vantage."""
+        if vantage != self._current:
+            set_front(self._store, vantage)
+            self._current = vantage
+
+    def choose(self, needs: Sequence[str], min_rows: int) -> Choice:
+        """The outermost vantage with `min_rows` rows that meet all `needs`, and points `front` at it."""
+        missing = tuple(need for need in needs if not any(self._count(vantage, (need,)) for vantage in self.vantages))
+        if missing:
+            return Choice(None, 0, missing)
+        most = 0
+        for vantage in self.vantages:
+            rows = self._count(vantage, tuple(needs))
+            most = max(most, rows)
+            if rows >= max(min_rows, 1):
+                self.use(vantage)
+                return Choice(vantage, rows, ())
+        return Choice(None, most, ())
+
+    def _count(self, vantage: str, needs: tuple[str, ...]) -> int:
+        own = [need for need in needs if set(need.split("|")) <= self._columns]
+        counts = [self._count_own(vantage, own)]
+        counts += [self._count_other(vantage, need) for need in needs if need not in own]
+        return min(counts)
+
+    def _count_own(self, vantage: str, needs: Sequence[str]) -> int:
+        known = self._known[vantage]
+        if all(any(known[name] == known["all_rows"] for name in need.split("|")) for need in needs):
+            return int(known["all_rows"])
+        if any(all(known[name] == 0 for name in need.split("|")) for need in needs):
+            return 0
+        test = " and ".join(f"coalesce({', '.join(_as_text(need))}) is not null" for need in needs)
+        return self._ask(vantage, f"select count(*) from attempts where vantage = $vantage and {test}")
+
+    def _count_other(self, vantage: str, need: str) -> int:
+        """`view.column` = rows of that view where it is known, `table` = rows of that table."""
+        if not re.fullmatch(r"[a-z_]+(\.[a-z_]+)?", need):
+            return 0
+        table, _, column = need.partition(".")
+        if not self._store.columns(table):
+            return 0
+        if column:
+            self.use(vantage)
+            return self._ask(vantage, f"select count({column}) from {table} where $vantage is not null")
+        if "attempt_id" in self._store.columns(table):
+            return self._ask(
+                vantage,
+                f"select count(*) from {table} t join attempts a on t.attempt_id = a.attempt_id"
+                " where a.vantage = $vantage",
+            )
+        return self._ask(vantage, f"select count(*) from {table} where $vantage is not null")
+
+    def _ask(self, vantage: str, sql: str) -> int:
+        if (vantage, sql) not in self._asked:
+            self._asked[vantage, sql] = int(self._store.run(sql, {"vantage": vantage})[0][0])
+        return self._asked[vantage, sql]
+
+
+def _as_text(need: str) -> list[str]:
+    return [f"cast({name} as varchar)" for name in need.split("|")]

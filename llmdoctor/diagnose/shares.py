@@ -1,0 +1,120 @@
+"""How much of each finding each cause accounts for.
+
+The engine fixes the excess per attempt of a finding; a cause's claims are clipped to it; claims that overlap beyond the
+excess are split in proportion to claim times confidence; what nobody claims is unexplained. All in two temporary tables
+of the store, so a million affected attempts cost a query and no Python objects.
+"""
+
+from dataclasses import dataclass
+
+from llmdoctor.diagnose.front import Fronts
+from llmdoctor.diagnose.values import Symptom, six
+from llmdoctor.rulebook import CauseRule, SymptomRule
+from llmdoctor.store import Store
+
+# An attempt counts as slow from half as much again as expected, and from 50 ms: below that nobody notices.
+NOTICED_TIMES = 1.5
+NOTICED_MS = 50
+
+LATENCY = {
+    # First token: against what is typical for the model, whatever the prompt, for a user's limit does not know the
+    # prompt either; a stream cut before its first token had waited at least its elapsed time.
+    "ttft_ms": "select f.attempt_id,"
+    " coalesce(f.ttft_ms, case when f.stream and f.outcome = 'timeout' then f.total_ms end) as value, least(coalesce(e.typical_ttft_ms, $expected), $expected) as expected",
+    # Total: against what these tokens take in the quiet part.
+    "total_ms": "select f.attempt_id, f.total_ms as value, e.expected_total_ms as expected",
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What one cause accounts for in one finding: whole attempts, excess (ms, or attempts) and its share of all."""
+
+    affected: int
+    excess: float
+    share: float | None
+
+
+def begin(store: Store) -> None:
+    """Makes the two tables, empty."""
+    store.script(
+        "create or replace temp table excess (finding integer, attempt_id bigint, excess decimal(18, 3));"
+        "create or replace temp table claims (finding integer, cause varchar, attempt_id bigint,"
+        " claim decimal(18, 3), confidence decimal(9, 6))"
+    )
+
+
+def add_excess(store: Store, fronts: Fronts, number: int, finding: Symptom, rule: SymptomRule) -> None:
+    """Writes the excess per attempt of finding `number`."""
+    if rule.self_explained or finding.vantage is None:
+        return
+    fronts.use(finding.vantage)
+    where = _subject_condition(store, finding.subject)
+    if rule.affected:
+        store.run(f"insert into excess select {number}, attempt_id, 1 from front where ({rule.affected}) and {where}")
+        return
+    values = {"expected": finding.expected} if rule.excess == "ttft_ms" else {}
+    store.run(
+        f"insert into excess select {number}, attempt_id, value - expected from ({LATENCY[rule.excess or 'total_ms']}"
+        f" from front f left join expected e on f.attempt_id = e.attempt_id where {where}) as timed"
+        f" where value > {NOTICED_TIMES} * expected and value - expected >= {NOTICED_MS}",
+        values,
+    )
+
+
+def _subject_condition(store: Store, subject: str) -> str:
+    column, equals, value = subject.partition("=")
+    if not equals or column not in store.columns("attempts"):
+        return "true"
+    literal = value.replace("'", "''")
+    return f"cast({column} as varchar) = '{literal}'"
+
+
+def add_claims(store: Store, fronts: Fronts, number: int, finding: Symptom, rule: CauseRule, confidence: float) -> None:
+    """Writes what one cause claims of finding `number`, clipped to its excess."""
+    if finding.vantage is None:
+        return
+    fronts.use(finding.vantage)
+    store.keep("claimed", rule.affected.text, {"dimension": rule.dimension})
+    store.run(
+        """
+        insert into claims
+        select x.finding, $cause, x.attempt_id, least(max(c.claim), any_value(x.excess)), $confidence
+        from   claimed c
+        join   excess x on c.attempt_id = x.attempt_id
+        where  x.finding = $number and c.claim > 0
+        and    c.subject = (select case when count(*) > 0 then $subject else 'all' end
+                            from claimed where subject = $subject)
+        group  by x.finding, x.attempt_id
+        """,
+        {"cause": rule.id, "number": number, "subject": finding.subject, "confidence": confidence},
+    )
+
+
+def settle(store: Store, number: int) -> tuple[dict[str, Claim], float, float]:
+    """What each cause accounts for in finding `number` by cause id, the whole excess and the unexplained part."""
+    whole = float(store.run("select coalesce(sum(excess), 0) from excess where finding = ?", [number])[0][0])
+    rows = store.run(
+        """
+        with summed as (
+            select c.*, sum(claim) over attempt as claims_ms, sum(claim * confidence) over attempt as weighed, x.excess
+            from   claims c
+            join   excess x using (finding, attempt_id)
+            where  c.finding = ?
+            window attempt as (partition by attempt_id)
+        )
+        select cause, count(*),
+               sum(cast(case when claims_ms <= excess or weighed = 0 then claim
+                             else excess * (claim * confidence / weighed) end as decimal(18, 3)))
+        from   summed
+        group  by cause
+        order  by cause
+        """,
+        [number],
+    )
+    claims = {
+        cause: Claim(int(affected), six(part) or 0.0, six(float(part) / whole) if whole else None)
+        for cause, affected, part in rows
+    }
+    left = max(0.0, whole - sum(claim.excess for claim in claims.values()))
+    return claims, whole, left
