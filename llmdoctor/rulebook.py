@@ -317,18 +317,16 @@ def _only(page: Page, line: int, settings: Mapping[str, Any], known: set[str]) -
 
 
 def _check_references(book: Rulebook) -> None:
-    symptoms = {rule.id for rule in book.symptoms}
-    causes = {rule.id for rule in book.causes}
+    """A page may name rules that are not in this book (yet), but not misspell one that is."""
     for rule in book.causes:
         line = rule.page.head.line
-        if rule.id in symptoms:
+        if rule.id in {symptom.id for symptom in book.symptoms}:
             raise rule.page.wrong(line, f"{rule.id!r} is a symptom already")
-        for key, named, known in (
-            ("explains", rule.explains, symptoms),
-            ("explained_away_by", rule.explained_away_by, causes),
-        ):
-            if unknown := sorted(set(named) - known):
-                raise rule.page.wrong(line, f"{key} names no rule: {', '.join(unknown)}")
+        if not {symptom.id for symptom in book.symptoms}.intersection(rule.explains):
+            raise rule.page.wrong(line, f"explains names no symptom that there is: {', '.join(rule.explains)}")
+        for name in {*rule.explains, *rule.explained_away_by}.difference(book.ids):
+            if near := difflib.get_close_matches(name, book.ids, n=1, cutoff=0.85):
+                raise rule.page.wrong(line, f"no rule is called {name!r}: did you mean {near[0]!r}?")
 
 
 def _with_profile(rule: SymptomRule, name: str, profile: Mapping[str, Any]) -> SymptomRule:

@@ -96,26 +96,27 @@ def _remark(row: Row) -> str | None:
 def _parts(row: Row) -> Iterator[Part]:
     """The stretches of one request in order, never overlapping. A stretch that no field tells apart is one part with
     `exact` false, named after everything it may hold."""
-    clock = 0.0
     total = float(row["total_ms"])
     first = min(float(row["ttft_ms"]), total) if row["ttft_ms"] is not None else None
-    end_of_wait = total if first is None else first
+    decode = float(row["decode_ms"]) if first is None and row["decode_ms"] else 0.0
+    end_of_wait = total - decode if first is None else first
+    clock = 0.0
     for name, column in BEFORE_FIRST_TOKEN:
         if row[column] and clock + row[column] <= end_of_wait * 1.001:
-            yield Part(name, six(clock) or 0.0, six(row[column]) or 0.0, True)
+            yield _part(name, clock, row[column])
             clock += float(row[column])
     inner = row["inner_ttft_ms"]
-    if first is None:
-        if total > clock:
-            yield Part(_rest_name(row, "answer"), six(clock) or 0.0, six(total - clock) or 0.0, False)
-        return
-    if inner is not None and row["prefill_ms"] is None and clock < inner < first:
-        yield Part("server, until its first token", six(clock) or 0.0, six(inner - clock) or 0.0, True)
-        yield Part("between server and here", six(inner) or 0.0, six(first - inner) or 0.0, True)
-    elif first > clock:
-        yield Part(_rest_name(row, "first token"), six(clock) or 0.0, six(first - clock) or 0.0, False)
-    if total > first:
-        yield Part("streaming the answer", six(first) or 0.0, six(total - first) or 0.0, True)
+    if first is not None and inner is not None and row["prefill_ms"] is None and clock < inner < first:
+        yield _part("server, until its first token", clock, inner - clock)
+        yield _part("between server and here", inner, first - inner)
+    elif end_of_wait > clock:
+        yield _part(_rest_name(row, first, decode), clock, end_of_wait - clock, exact=False)
+    if total > end_of_wait:
+        yield _part("streaming the answer" if first is not None else "generating", end_of_wait, total - end_of_wait)
+
+
+def _part(name: str, start: float, duration: float, exact: bool = True) -> Part:
+    return Part(name, six(start) or 0.0, six(duration) or 0.0, exact)
 
 
 BEFORE_FIRST_TOKEN = (
@@ -128,7 +129,8 @@ BEFORE_FIRST_TOKEN = (
 )
 
 
-def _rest_name(row: Row, until: str) -> str:
-    missing = [name for name, column in (("queue", "queue_ms"), ("prefill", "prefill_ms")) if row[column] is None]
-    held = [*missing, "network"] if missing else ["network and rest"]
-    return f"until the {until}: {', '.join(held)}"
+def _rest_name(row: Row, first: float | None, decode: float) -> str:
+    held = [name for name, column in (("queue", "queue_ms"), ("prefill", "prefill_ms")) if row[column] is None]
+    if first is None and not decode:
+        return f"until the answer: {', '.join([*held, 'generating', 'network'])}"
+    return f"until the first token: {', '.join([*held, 'network and rest'])}"

@@ -105,7 +105,7 @@ def settle(store: Store, number: int) -> tuple[dict[str, Claim], float, float]:
         )
         select cause, count(*),
                sum(cast(case when claims_ms <= excess or weighed = 0 then claim
-                             else excess * (claim * confidence / weighed) end as decimal(18, 3)))
+                             else excess * (claim * confidence / weighed) end as decimal(24, 6)))
         from   summed
         group  by cause
         order  by cause
