@@ -120,6 +120,13 @@ class Rulebook:
         """Every id, symptoms first."""
         return (*(rule.id for rule in self.symptoms), *(rule.id for rule in self.causes))
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """Everything that any rule needs, as the pages write it."""
+        pieces = [piece for rule in self.causes for piece in rule.evidence]
+        dimensions = {rule.dimension for rule in self.causes if rule.dimension}
+        return dimensions.union(*(rule.needs for rule in self.symptoms), *(piece.needs for piece in pieces))
+
     def check_id(self, rule_id: str) -> str:
         """The id itself; UsageError with the nearest one where there is no such rule."""
         if rule_id in self.ids:

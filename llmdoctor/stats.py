@@ -46,6 +46,7 @@ def prepare(store: Store) -> None:
     for vantage in vantages:
         store.run(package_sql("derived/in_flight.sql"), {"vantage": vantage})
     store.script(package_sql("derived/expected.sql"))
+    store.script(package_sql("derived/tried.sql"))
     if len(vantages) > 1:
         for kind in ("response", "request", "trace"):
             store.run(package_sql("derived/pairs.sql"), {"kind": kind})
@@ -84,6 +85,13 @@ def quantile(values: pl.Series, cut: pl.Series, q: float) -> Quantile:
     frame = frame.with_columns(survival.alias("s")).filter(~pl.col("cut"))
     spread = 1.96 * math.sqrt(q * (1 - q) / n)
     return Quantile(*(_first_at_or_below(frame, 1 - edge) for edge in (q, q - spread, q + spread)))
+
+
+def cut_quantile(store: Store, table: str, sql: str, values: Row, q: float) -> Quantile:
+    """`quantile` of a query that returns `t` (ms) and `cut`, its `$name` parameters filled from `values`."""
+    store.keep(table, sql, values)
+    frame = pl.DataFrame(store.arrow(f"select t, cut from {table}"))
+    return quantile(frame["t"], frame["cut"], q)
 
 
 def _first_at_or_below(frame: pl.DataFrame, survival: float) -> float | None:

@@ -27,42 +27,22 @@ select f.attempt_id, f.vantage, f.started_at, f.outcome, f.timeout_phase, f.stre
 from   front f
 left   join inner_side i on i.attempt_id = f.attempt_id;
 
--- One row per front attempt that can be put to a task: its place among the tries and the wait since the try before.
--- Without a task id, the same prompt of the same caller within a minute of a try that failed counts as the same task.
+-- One row per front attempt of a task that was tried more than once: its place among the tries and the wait since the
+-- try before.
 create view tries as
-with keyed as (
-    select attempt_id, started_at, ended_at, total_ms, outcome, attempt, http_status, retry_after_ms, prompt_hash,
-           coalesce(task_id, trace_id, prompt_hash || ' ' || coalesce(caller, '')) as task,
-           task_id is null and trace_id is null as inferred
-    from   front
-    where  coalesce(task_id, trace_id, prompt_hash) is not null
-), ordered as (
-    select k.*,
-           lag(outcome)        over of_task as previous_outcome,
-           lag(retry_after_ms) over of_task as previous_retry_after_ms,
-           lag(total_ms)       over of_task as previous_total_ms,
-           lag(prompt_hash)    over of_task as previous_prompt_hash,
-           lag(attempt)        over of_task as previous_attempt,
-           (unix_micros(started_at) - unix_micros(lag(ended_at) over of_task)) / 1000.0 as gap_ms
-    from   keyed k
-    window of_task as (partition by task order by started_at, attempt_id)
-)
-select attempt_id, task, inferred, started_at, ended_at, total_ms, outcome, attempt, http_status, prompt_hash,
-       previous_outcome, previous_retry_after_ms, previous_total_ms, gap_ms,
-       case when previous_outcome is null then false
-            when inferred then previous_outcome <> 'completed' and gap_ms between -1000 and 60000
-            when attempt is not null then attempt > 1
-            else previous_outcome not in ('completed', 'unknown')
-                 and coalesce(prompt_hash = previous_prompt_hash, true) end as retry
-from   ordered;
+select t.attempt_id, t.task, t.inferred, t.started_at, t.ended_at, t.total_ms, t.outcome, t.attempt, t.http_status,
+       t.prompt_hash, t.previous_outcome, t.previous_retry_after_ms, t.previous_total_ms, t.gap_ms, t.retry
+from   tried t
+join   front f on t.attempt_id = f.attempt_id;
 
 -- One row per task with an id of its own (not inferred).
 create view tasks as
-select task, count(*) as attempts, count_if(retry) as retries, min(started_at) as started_at, max(ended_at) as ended_at,
-       count_if(outcome = 'completed') as completed
-from   tries
-where  not inferred
-group  by task;
+select coalesce(f.task_id, f.trace_id) as task, count(*) as attempts, count_if(coalesce(t.retry, false)) as retries,
+       min(f.started_at) as started_at, max(f.ended_at) as ended_at, count_if(f.outcome = 'completed') as completed
+from   front f
+left   join tried t on t.attempt_id = f.attempt_id
+where  coalesce(f.task_id, f.trace_id) is not null
+group  by coalesce(f.task_id, f.trace_id);
 
 -- One row per streamed front attempt that brought content; lump columns only where its chunks were timed.
 create view streams as

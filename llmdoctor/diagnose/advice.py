@@ -1,31 +1,24 @@
 """Advised timeouts: four clocks, four answers, each with the share of successful requests that it would have cut.
 
-First token: the 99.9 % quantile of the successful distribution (99 % where there are too few rows for it), a third
-more. Idle: three times the same quantile of the longest gap, at least 5 s. Total: as the first token. Connect: three
-times the quantile, at least 1 s. Rounded up to two digits. The log's own longest value is never the answer, and where
-attempts were cut at a limit the warning says that the log cannot show what lies above it.
+First token and total: the highest quantile that the successes can carry (99.9 % from 3,000 on, 99 % from 368, 95 % from
+72, else 90 %), a third more. Idle: three times that quantile of the longest gap, at least 5 s. Connect: three times, at
+least 1 s. Rounded up to two digits. Attempts that were given up count as "at least" (Kaplan-Meier), and as what the
+server took where it is known: today's limits must not argue for themselves. Where the answer lies above them there is
+none, and the warning says so.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from llmdoctor.diagnose.front import Fronts
 from llmdoctor.diagnose.values import TimeoutAdvice, six
+from llmdoctor.stats import cut_quantile
 from llmdoctor.store import Row, Store
 
 MAX_ADVICE = 12
 LEAST = 20
-
-GROUPS = """
-select vantage, model, route, count(*) as n,
-       count(ttft_ms) as n_first, count(max_gap_ms) as n_idle, count(connect_ms) as n_connect
-from   front
-where  outcome = 'completed' and total_ms is not null and coalesce(cache_hit, false) = false
-group  by all
-having count(*) >= {least}
-order  by n desc, model, route
-limit  {limit}
-"""
+# Successes needed for a quantile: nothing rarer than about 3 in n can be seen, and an interval needs as many.
+CARRIED = ((3000, 0.999), (368, 0.99), (72, 0.95), (0, 0.9))
 # Clock -> the column it is read from, the margin on the quantile, the least that makes sense.
 CLOCKS = {
     "connect_ms": ("connect_ms", 3.0, 1_000),
@@ -33,7 +26,33 @@ CLOCKS = {
     "idle_ms": ("max_gap_ms", 3.0, 5_000),
     "total_ms": ("total_ms", 1.3, 1_000),
 }
-SAME = "outcome = 'completed' and coalesce(cache_hit, false) = false and {column} is not null and {group}"
+SUCCESS = "f.outcome = 'completed' and f.total_ms is not null and coalesce(f.cache_hit, false) = false"
+GIVEN_UP = "f.outcome = 'timeout' and f.total_ms is not null"
+
+GROUPS = f"""
+select vantage, model, route, count(*) filter ({SUCCESS}) as n, count(*) filter ({GIVEN_UP}) as given_up,
+       quantile_disc(total_ms, 0.5) filter ({GIVEN_UP}) as wall_ms,
+       {", ".join(f"count({column}) filter ({SUCCESS}) as n_{column}" for column, *_ in CLOCKS.values())},
+       {", ".join(f"quantile_disc({column}, [0.9, 0.95, 0.99, 0.999]) filter ({SUCCESS}) as q_{column}"
+                  for column, *_ in CLOCKS.values())}
+from   front f
+group  by vantage, model, route
+having n >= {LEAST}
+order  by n desc, model, route
+limit  {MAX_ADVICE}
+"""  # fmt: skip
+
+# What a call took, or would at least have taken: the server's own total where the caller had left.
+WITH_GIVEN_UP = f"""
+select case when f.outcome = 'timeout' and c.server_outcome = 'completed' and c.server_total_ms > f.total_ms
+            then c.server_total_ms else f.total_ms end as t,
+       f.outcome = 'timeout' and not coalesce(c.server_outcome = 'completed' and c.server_total_ms > f.total_ms, false)
+           as cut
+from   front f
+join   calls c on c.attempt_id = f.attempt_id
+where  f.model is not distinct from :model and f.route is not distinct from :route
+and    ({SUCCESS} or {GIVEN_UP})
+"""
 
 
 def advise_timeouts(store: Store, fronts: Fronts) -> tuple[TimeoutAdvice, ...]:
@@ -41,12 +60,13 @@ def advise_timeouts(store: Store, fronts: Fronts) -> tuple[TimeoutAdvice, ...]:
     if not fronts.vantages:
         return ()
     fronts.use(fronts.vantages[0])
-    groups = store.rows(GROUPS.format(least=LEAST, limit=MAX_ADVICE))
-    return tuple(_advice(store, group) for group in groups)
+    groups = store.rows(GROUPS)
+    limits = [{clock: _limit(store, group, clock) for clock in CLOCKS} for group in groups]
+    shares = _cut_shares(store, groups, limits)
+    return tuple(_advice(*each) for each in zip(groups, limits, shares, strict=True))
 
 
-def _advice(store: Store, group: Row) -> TimeoutAdvice:
-    limits = {clock: _limit(store, group, *how) for clock, how in CLOCKS.items()}
+def _advice(group: Row, limits: Mapping[str, float | None], shares: Mapping[str, float]) -> TimeoutAdvice:
     return TimeoutAdvice(
         vantage=group["vantage"],
         model=group["model"],
@@ -57,36 +77,32 @@ def _advice(store: Store, group: Row) -> TimeoutAdvice:
         total_ms=limits["total_ms"],
         n=int(group["n"]),
         basis=_basis(int(group["n"])),
-        cut_share={
-            clock: _cut_share(store, group, CLOCKS[clock][0], limit)
-            for clock, limit in limits.items()
-            if limit is not None
-        },
-        warning=_warning(store, group),
+        cut_share={clock: share for clock, share in shares.items() if limits[clock] is not None},
+        warning=_warning(group, limits["total_ms"]),
     )
 
 
-def _quantile(n: int) -> float:
-    """The highest quantile that n successes can carry: with n rows nothing rarer than about 3 in n can be seen."""
-    return 0.999 if n >= 3000 else 0.99 if n >= 368 else 0.95 if n >= 72 else 0.9
+def _carried(n: int) -> float:
+    return next(quantile for least, quantile in CARRIED if n >= least)
 
 
 def _basis(n: int) -> str:
-    quantile = _quantile(n)
-    return (
-        f"{quantile * 100:g} % quantile of {n} successful requests, with a margin"
-        f"{'' if n >= 368 else '; few rows: at best a rough guide'}"
-    )
+    doubt = "" if n >= 368 else "; few rows: at best a rough guide"
+    return f"{_carried(n) * 100:g} % quantile of {n} successful requests, with a margin{doubt}"
 
 
-def _limit(store: Store, group: Row, column: str, margin: float, least: float) -> float | None:
-    where, values = _where(group, column)
-    n, value = store.run(
-        f"select count(*), quantile_disc({column}, {_quantile(int(group['n']))}) from front where {where}", values
-    )[0]
-    if n < LEAST or value is None:
+def _limit(store: Store, group: Row, clock: str) -> float | None:
+    column, margin, least = CLOCKS[clock]
+    n = int(group[f"n_{column}"])
+    if n < LEAST:
         return None
-    return _round_up(max(float(value) * margin, least))
+    quantile = _carried(n)
+    if group["given_up"] and clock == "total_ms":
+        same = {"model": group["model"], "route": group["route"]}
+        value = cut_quantile(store, "given_up", WITH_GIVEN_UP, same, quantile).value
+    else:
+        value = group[f"q_{column}"][(0.9, 0.95, 0.99, 0.999).index(quantile)]
+    return None if value is None else _round_up(max(float(value) * margin, least))
 
 
 def _round_up(value: float) -> float:
@@ -95,27 +111,42 @@ def _round_up(value: float) -> float:
     return six(math.ceil(value / step - 1e-9) * step) or value
 
 
-def _cut_share(store: Store, group: Row, column: str, limit: float) -> float:
-    where, values = _where(group, column)
-    sql = f"select count(*) filter ({column} > $limit), count(*) from front where {where}"
-    over, n = store.run(sql, {**values, "limit": limit})[0]
-    return six(over / n) or 0.0
+def _cut_shares(
+    store: Store, groups: Sequence[Row], limits: Sequence[Mapping[str, float | None]]
+) -> list[dict[str, float]]:
+    """The share of each group's successes above each limit, for all groups in one pass."""
+    if not groups:
+        return []
+    store.script(
+        "create or replace temp table advised (number integer, model varchar, route varchar, "
+        + ", ".join(f"{clock} double" for clock in CLOCKS)
+        + ")"
+    )
+    rows = [
+        [number, group["model"], group["route"], *found.values()]
+        for number, (group, found) in enumerate(zip(groups, limits, strict=True))
+    ]
+    store.insert("advised", ["number", "model", "route", *CLOCKS], rows)
+    counted = ", ".join(
+        f"count(*) filter (f.{column} > a.{clock}) / greatest(count(f.{column}), 1) as {clock}"
+        for clock, (column, *_) in CLOCKS.items()
+    )
+    found = store.rows(
+        f"select a.number, {counted} from advised a join front f on f.model is not distinct from a.model"
+        f" and f.route is not distinct from a.route where {SUCCESS}"
+        " group by a.number order by a.number"
+    )
+    return [{clock: six(row[clock]) or 0.0 for clock in CLOCKS} for row in found]
 
 
-def _where(group: Row, column: str) -> tuple[str, Mapping[str, object]]:
-    same = "model is not distinct from $model and route is not distinct from $route"
-    return SAME.format(column=column, group=same), {"model": group["model"], "route": group["route"]}
-
-
-def _warning(store: Store, group: Row) -> str | None:
+def _warning(group: Row, total_ms: float | None) -> str | None:
     """Where today's limits hide the rest of the distribution."""
-    where, values = _where(group, "total_ms")
-    where = where.replace("outcome = 'completed'", "outcome = 'timeout'")
-    cut, wall = store.run(f"select count(*), quantile_disc(total_ms, 0.5) from front where {where}", values)[0]
-    if not cut:
+    if not group["given_up"]:
         return None
-    share = cut / (cut + int(group["n"]))
+    share = group["given_up"] / (group["given_up"] + group["n"])
+    hidden = "so no total can be advised from it" if total_ms is None else "the advice allows for them as far as it can"
     return (
-        f"{cut} attempts ({share:.1%}) were given up, half of them by {wall / 1000:.3g} s: this log cannot show how long"
-        " they would have taken. Ask the server's log, or try a longer limit on a few callers."
+        f"{group['given_up']} attempts ({share:.1%}) were given up, half of them by {group['wall_ms'] / 1000:.3g} s. This"
+        f" log cannot show how long they would have taken, {hidden}: ask the server's log, or try a longer limit on a few"
+        " callers."
     )

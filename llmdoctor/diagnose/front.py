@@ -5,11 +5,11 @@ counts before what an inner hop saw. Missing is decided here, never by a rule's 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from llmdoctor.stats import set_front
-from llmdoctor.store import Store
+from llmdoctor.store import Row, Store
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,11 @@ class Choice:
 class Fronts:
     """Counts of known values per vantage, asked once."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, needs: Iterable[str]) -> None:
+        """`needs` are all needs that will be asked for, so that their columns are counted in one pass."""
         self._store = store
         self._columns = frozenset(store.columns("attempts"))
-        names = sorted(self._columns)
+        names = sorted(self._columns.intersection(name for need in needs for name in need.split("|")))
         counts = ", ".join(f"count(a.{name}) as {name}" for name in names)
         found = store.rows(
             f"select a.vantage as of_vantage, v.depth, count(*) as all_rows, {counts} from attempts a"
@@ -74,12 +75,20 @@ class Fronts:
 
     def _count_own(self, vantage: str, needs: Sequence[str]) -> int:
         known = self._known[vantage]
-        if all(any(known[name] == known["all_rows"] for name in need.split("|")) for need in needs):
+        if all(self._full(known, need) for need in needs):
             return int(known["all_rows"])
         if any(all(known[name] == 0 for name in need.split("|")) for need in needs):
             return 0
-        test = " and ".join(f"coalesce({', '.join(_as_text(need))}) is not null" for need in needs)
+        test = " and ".join(
+            f"({' or '.join(f'{name} is not null' for name in need.split('|'))})"
+            for need in needs
+            if not self._full(known, need)
+        )
         return self._ask(vantage, f"select count(*) from attempts where vantage = $vantage and {test}")
+
+    @staticmethod
+    def _full(known: Row, need: str) -> bool:
+        return any(known[name] == known["all_rows"] for name in need.split("|"))
 
     def _count_other(self, vantage: str, need: str) -> int:
         """`view.column` = rows of that view where it is known, `table` = rows of that table."""
@@ -103,7 +112,3 @@ class Fronts:
         if (vantage, sql) not in self._asked:
             self._asked[vantage, sql] = int(self._store.run(sql, {"vantage": vantage})[0][0])
         return self._asked[vantage, sql]
-
-
-def _as_text(need: str) -> list[str]:
-    return [f"cast({name} as varchar)" for name in need.split("|")]
