@@ -39,7 +39,7 @@ class Quantile:
 
 
 def prepare(store: Store) -> None:
-    """Makes everything that rules read beside the canonical tables. Call once, after the last row, before `seal`."""
+    """Makes what every judgement reads beside the canonical tables. Call once, after the last row, before `seal`."""
     store.script(MACROS)
     store.script(package_sql("derived/tables.sql"))
     vantages = [vantage for (vantage,) in store.run("select distinct vantage from attempts order by 1") if vantage]
@@ -53,7 +53,6 @@ def prepare(store: Store) -> None:
     set_front(store, vantages[0] if vantages else "client")
     store.script(package_sql("views.sql"))
     _write_quantiles(store)
-    _write_slices(store, vantages)
     _write_walls(store)
 
 
@@ -198,7 +197,8 @@ def _literal(value: object) -> str:
 # --- slices: which value of a column holds the slow or failed attempts
 
 
-def _write_slices(store: Store, vantages: Sequence[str]) -> None:
+def find_slices(store: Store, vantages: Sequence[str]) -> None:
+    """Writes `slices`: which values hold the slow or failed attempts. Only asked for where something is wrong."""
     store.script(
         "create table slices (vantage varchar, kind varchar, dimension varchar, value varchar, rows_in bigint,"
         " bad_in bigint, rows_out bigint, bad_out bigint, lift double, lower_bound double, calm_lift double,"
