@@ -125,7 +125,8 @@ class Rulebook:
         """Everything that any rule needs, as the pages write it."""
         pieces = [piece for rule in self.causes for piece in rule.evidence]
         dimensions = {rule.dimension for rule in self.causes if rule.dimension}
-        return dimensions.union(*(rule.needs for rule in self.symptoms), *(piece.needs for piece in pieces))
+        needs = (*(rule.needs for rule in self.symptoms), *(piece.needs for piece in pieces))
+        return frozenset(dimensions.union(*needs))
 
     def check_id(self, rule_id: str) -> str:
         """The id itself; UsageError with the nearest one where there is no such rule."""

@@ -146,7 +146,7 @@ def _warning(group: Row, total_ms: float | None) -> str | None:
     share = group["given_up"] / (group["given_up"] + group["n"])
     hidden = "so no total can be advised from it" if total_ms is None else "the advice allows for them as far as it can"
     return (
-        f"{group['given_up']} attempts ({share:.1%}) were given up, half of them by {group['wall_ms'] / 1000:.3g} s. This"
-        f" log cannot show how long they would have taken, {hidden}: ask the server's log, or try a longer limit on a few"
-        " callers."
+        f"{group['given_up']} attempts ({share:.1%}) were given up, half of them by {group['wall_ms'] / 1000:.3g} s."
+        f" This log cannot show how long they would have taken, {hidden}: ask the server's log, or try a longer limit"
+        " on a few callers."
     )

@@ -25,6 +25,18 @@ BIN_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21
 MAX_BINS = 120
 MOST_REJECTS = 5
 
+# What a rule needs that nobody logs as such: the table it is made of, or nothing that a field would change.
+LOGGED_AS: Mapping[str, str | None] = {
+    "lumps": "chunks",
+    "slices": None,
+    "walls": None,
+    "expected": None,
+    "in_flight": None,
+    "in_flight.load": None,
+    "tries": "task_id",
+    "tries.gap_ms": "task_id",
+}
+
 # Latency is decided by any of the first, errors by all of the second.
 DECIDES_LATENCY = ("high_ttft", "tail_latency", "slow_overall")
 DECIDES_ERRORS = ("errors",)
@@ -143,7 +155,8 @@ def missing_fields(book: Rulebook, wanted: Iterable[tuple[str, str]]) -> tuple[M
     """What would be known with one more field: (field, rule) pairs, the field that unlocks most rules first."""
     unlocks: dict[str, set[str]] = defaultdict(set)
     for field, rule_id in wanted:
-        unlocks[field].add(rule_id)
+        if (logged := LOGGED_AS.get(field, field)) is not None:
+            unlocks[logged].add(rule_id)
     ordered = sorted(unlocks, key=lambda field: (-len(unlocks[field]), field))
     return tuple(MissingField(field, tuple(sorted(unlocks[field])), _how(book, field)) for field in ordered)
 
@@ -189,5 +202,6 @@ def _share(symptom: Symptom) -> str:
 
 def _next(causes: Sequence[Cause], command: str) -> str:
     if causes and causes[0].fix:
-        return f"{causes[0].fix[0].product}: {causes[0].fix[0].text.splitlines()[0]}"
+        text = " ".join(causes[0].fix[0].text.split())
+        return f"{causes[0].fix[0].product}: {text.partition('. ')[0].rstrip('.')}."
     return f"{command} --verbose"

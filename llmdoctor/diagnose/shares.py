@@ -19,8 +19,11 @@ NOTICED_MS = 50
 LATENCY = {
     # First token: against what is typical for the model, whatever the prompt, for a user's limit does not know the
     # prompt either; a stream cut before its first token had waited at least its elapsed time.
-    "ttft_ms": "select f.attempt_id,"
-    " coalesce(f.ttft_ms, case when f.stream and f.outcome = 'timeout' then f.total_ms end) as value, least(coalesce(e.typical_ttft_ms, $expected), $expected) as expected",
+    "ttft_ms": """
+        select f.attempt_id,
+               coalesce(f.ttft_ms, case when f.stream and f.outcome = 'timeout' then f.total_ms end) as value,
+               least(coalesce(e.typical_ttft_ms, $expected), $expected) as expected
+    """,
     # Total: against what these tokens take in the quiet part.
     "total_ms": "select f.attempt_id, f.total_ms as value, e.expected_total_ms as expected",
 }
