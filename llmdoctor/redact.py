@@ -7,7 +7,10 @@ SHOWN = 120
 """Characters of a snippet."""
 
 _SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL), "[private key]"),
+    (
+        re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL),
+        "[private key]",
+    ),
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"), r"\1 [secret]"),
     (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?"), "[jwt]"),
     (re.compile(r"\b(?:sk|pk|rk|gsk|xai|hf|ghp|gho|ghs|github_pat|glpat|xox[abprs])[-_][A-Za-z0-9_-]{8,}"), "[key]"),
@@ -31,14 +34,23 @@ _SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+"), "[e-mail]"),
     # A UUID and a 32-digit trace id are no secrets: only longer runs are taken for one.
     (re.compile(r"\b[0-9a-fA-F]{40,}\b"), "[hex]"),
-    (re.compile(r"(?<![A-Za-z0-9+/=_-])(?=[A-Za-z0-9+/_-]*[0-9])(?=[A-Za-z0-9+/_-]*[A-Z])(?=[A-Za-z0-9+/_-]*[a-z])"
-                r"[A-Za-z0-9+/_-]{40,}={0,2}"), "[base64]"),
+    (
+        re.compile(
+            r"(?<![A-Za-z0-9+/=_-])(?!(?:chatcmpl|cmpl|msg|resp|call|toolu|req|run)[-_])(?=[A-Za-z0-9+/_-]*[0-9])(?=[A-Za-z0-9+/_-]*[A-Z])(?=[A-Za-z0-9+/_-]*[a-z])"
+            r"[A-Za-z0-9+/_-]{40,}={0,2}"
+        ),
+        "[base64]",
+    ),
 )
 
 _TEXT_KEYS = "prompts?|messages?|content|contents|inputs?|text|responses?|answers?|completions?|output|query|question"
 _TEXT_KEYS += "|instructions|system|arguments|body|reasoning|reasoning_content|delta|choices|提示词|问题|回答|内容"
-_TEXT_VALUE = re.compile(rf'("(?:{_TEXT_KEYS})\\?"\s*:\s*)("(?:[^"\\]|\\.)*(?:"|$)|[\[{{].*)', re.IGNORECASE | re.DOTALL)
-_ESCAPED_TEXT = re.compile(rf'(\\"(?:{_TEXT_KEYS})\\"\s*:\s*)(\\".*?(?:[^\\]\\"|$)|[\[{{].*)', re.IGNORECASE | re.DOTALL)
+_TEXT_VALUE = re.compile(
+    rf'("(?:{_TEXT_KEYS})\\?"\s*:\s*)("(?:[^"\\]|\\.)*(?:"|$)|[\[{{].*)', re.IGNORECASE | re.DOTALL
+)
+_ESCAPED_TEXT = re.compile(
+    rf'(\\"(?:{_TEXT_KEYS})\\"\s*:\s*)(\\".*?(?:[^\\]\\"|$)|[\[{{].*)', re.IGNORECASE | re.DOTALL
+)
 
 
 def mask(text: str) -> str:

@@ -74,24 +74,38 @@ def _subject_condition(store: Store, subject: str) -> str:
 
 
 def add_claims(store: Store, fronts: Fronts, number: int, finding: Symptom, rule: CauseRule, confidence: float) -> None:
-    """Writes what one cause claims of finding `number`, clipped to its excess."""
-    if finding.vantage is None:
-        return
-    fronts.use(finding.vantage)
-    store.keep("claimed", rule.affected.text, {"dimension": rule.dimension})
-    store.run(
-        """
-        insert into claims
-        select x.finding, $cause, x.attempt_id, least(max(c.claim), any_value(x.excess)), $confidence
-        from   claimed c
-        join   excess x on c.attempt_id = x.attempt_id
-        where  x.finding = $number and c.claim > 0
-        and    c.subject = (select case when count(*) > 0 then $subject else 'all' end
-                            from claimed where subject = $subject)
-        group  by x.finding, x.attempt_id
-        """,
-        {"cause": rule.id, "number": number, "subject": finding.subject, "confidence": confidence},
-    )
+    """Writes what one cause claims of finding `number`, clipped to its excess.
+
+    A cause that can only be told apart at an inner vantage (the gateway knows the model, the client does not) claims
+    there, and its claims come back over `pairs`."""
+    inner = fronts.vantages[fronts.vantages.index(finding.vantage) :] if finding.vantage in fronts.vantages else ()
+    for vantage in inner:
+        fronts.use(vantage)
+        store.keep("claimed", rule.affected.text, {"dimension": rule.dimension})
+        if vantage != finding.vantage:
+            store.script(
+                "create or replace temp table claimed as select c.subject, p.attempt_id, c.claim"
+                " from claimed c join pairs p on p.partner_id = c.attempt_id"
+            )
+        store.run(
+            """
+            insert into claims
+            select x.finding, $cause, x.attempt_id, least(max(c.claim), any_value(x.excess)), $confidence
+            from   claimed c
+            join   excess x on c.attempt_id = x.attempt_id
+            where  x.finding = $number and c.claim > 0
+            and    c.subject = (select case when count(*) > 0 then $subject else 'all' end
+                                from claimed where subject = $subject)
+            group  by x.finding, x.attempt_id
+            """,
+            {"cause": rule.id, "number": number, "subject": finding.subject, "confidence": confidence},
+        )
+        if _count(store, number, rule):
+            return
+
+
+def _count(store: Store, number: int, rule: CauseRule) -> int:
+    return int(store.run("select count(*) from claims where finding = ? and cause = ?", [number, rule.id])[0][0])
 
 
 def settle(store: Store, number: int) -> tuple[dict[str, Claim], float, float]:

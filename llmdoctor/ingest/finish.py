@@ -1,0 +1,185 @@
+"""After all files are loaded: impossible numbers, doubled rows, attempt numbers, the other tables, filters."""
+
+from collections.abc import Sequence
+
+from llmdoctor.errors import StoreError, UsageError
+from llmdoctor.ingest.job import Job
+from llmdoctor.ingest.query import literal, quoted
+from llmdoctor.store import Store, package_sql
+
+_TWIN = "vantage, request_id, attempt, started_at, total_ms"
+
+
+def clean(store: Store, jobs: Sequence[Job]) -> None:
+    """Durations that are negative, infinite or no number become null and are counted; so do instants without end."""
+    kinds = store.columns("attempts")
+    tests = {name: f"not ({quoted(name)} >= 0 and {quoted(name)} < 1e13)" for name, t in kinds.items() if t == "DOUBLE"}
+    tests |= {name: f"not isfinite({quoted(name)})" for name, t in kinds.items() if t.startswith("TIMESTAMP")}
+    asked = ", ".join(
+        f"min({quoted(n)}) < 0 or max({quoted(n)}) >= 1e13"
+        if kinds[n] == "DOUBLE"
+        else f"not isfinite(min({quoted(n)})) or not isfinite(max({quoted(n)}))"
+        for n in tests
+    )
+    by_id = {job.source.input_id: job for job in jobs}
+    for name, wrong in zip(tests, store.run(f"select {asked} from attempts")[0], strict=True):
+        if wrong:
+            found = store.run(f"select input_id, count(*) from attempts where {tests[name]} group by all")
+            for input_id, count in found:
+                by_id[input_id].bad[name] += count
+            store.script(f"update attempts set {quoted(name)} = null where {tests[name]}")
+
+
+def doubt_units(store: Store, jobs: Sequence[Job]) -> None:
+    """Warns, in the note of a file, where the magnitudes speak against the units."""
+    found = store.run(
+        "select input_id, median(total_ms), count(*) filter (where output_tokens > 50 and total_ms < 5), count(*) "
+        "from attempts where total_ms is not null group by input_id"
+    )
+    by_id = {job.source.input_id: job for job in jobs}
+    for input_id, middle, too_fast, count in found:
+        job = by_id[input_id]
+        if job.guessed and middle > 600_000:
+            job.notes.append(
+                f"WARNING: taken as seconds, half of the durations are over {middle / 1000:,.0f} s; they are probably "
+                "milliseconds: map the field with its unit"
+            )
+        elif too_fast * 2 > count:
+            job.notes.append(
+                "WARNING: more than 50 tokens in less than 5 ms in most records; the durations are probably seconds"
+            )
+
+
+def drop_doubled(store: Store, jobs: Sequence[Job]) -> list[str]:
+    """Of rows equal in vantage, request_id, attempt, start and duration one stays: the one of the first file."""
+    # Grouping by a hash is cheap; only what it finds is compared in full.
+    named = "request_id is not null and started_at is not null"
+    store.script(
+        f"create or replace temp table likely as select hash({_TWIN}) as h from attempts where {named} "
+        "group by h having count(*) > 1"
+    )
+    if store.run("select count(*) from likely")[0][0] == 0:
+        store.script("drop table likely")
+        return []
+    store.script(
+        f"create or replace temp table twins as select {_TWIN} from attempts where {named} "
+        f"and hash({_TWIN}) in (select h from likely) group by all having count(*) > 1; drop table likely"
+    )
+    same = " and ".join(f"a.{name} is not distinct from t.{name}" for name in _TWIN.split(", "))
+    store.script(
+        "create or replace temp table extra as select r, input_id from (select a.rowid as r, a.input_id, row_number() "
+        f"over (partition by {', '.join('a.' + name for name in _TWIN.split(', '))} order by a.input_id, "
+        f"{_hash(store)}, a.rowid) as n from attempts as a join twins as t on {same}) where n > 1"
+    )
+    by_id = {job.source.input_id: job for job in jobs}
+    total = 0
+    for input_id, count in store.run("select input_id, count(*) from extra group by all"):
+        by_id[input_id].doubled = count
+        total += count
+    store.script("delete from attempts where rowid in (select r from extra); drop table extra; drop table twins")
+    if not total:
+        return []
+    return [f"{total:,} doubled rows (same vantage, request, attempt, start and duration) count once."]
+
+
+def number(store: Store) -> None:
+    """Fills attempt_id: the rank by start, file, request, attempt and duration, at last by a hash of the whole row."""
+    store.script(
+        "create or replace temp table ranks as select rowid as r, row_number() over w as n, rank() over w as k "
+        "from attempts window w as (order by started_at nulls last, input_id)"
+    )
+    if store.run("select count(*) from ranks where n <> k")[0][0]:
+        store.script(
+            "create or replace temp table ranks as with tied as (select distinct k from ranks where n <> k) "
+            "select r, n from ranks where k not in (select k from tied) union all "
+            "select s.r, s.k - 1 + row_number() over (partition by s.k order by a.request_id nulls last, "
+            f"a.attempt nulls last, a.total_ms nulls last, {_hash(store)}, s.r) as n from ranks as s "
+            "join attempts as a on a.rowid = s.r where s.k in (select k from tied)"
+        )
+    store.script("update attempts set attempt_id = ranks.n from ranks where attempts.rowid = ranks.r; drop table ranks")
+
+
+def _hash(store: Store) -> str:
+    return "hash(" + ", ".join(f"a.{quoted(name)}" for name in store.columns("attempts") if name != "attempt_id") + ")"
+
+
+def attach(store: Store) -> list[str]:
+    """Gives the rows of other tables the numbers of their attempts. Returns a note where some name no attempt."""
+    if not store.columns("other_rows"):
+        return []
+    store.script(
+        """
+        create or replace temp table homes as
+        select o.r, min_by(a.attempt_id, (a.input_id <> o.input_id, a.vantage is distinct from o.vantage, a.attempt_id))
+               as attempt_id
+        from (select rowid as r, * from other_rows) as o
+        join attempts as a on a.request_id = o.request_id and coalesce(a.attempt, 1) = coalesce(o.attempt, 1)
+        group by o.r;
+        create or replace temp table placed as
+        select h.attempt_id, o.* from other_rows as o left join homes as h on o.rowid = h.r;
+        drop table homes; drop table other_rows;
+        """
+    )
+    for table in ("chunks", "stages", "task_events", "engine_samples", "facts"):
+        names = ", ".join(quoted(name) for name in store.columns(table))
+        values = (
+            names.replace('"value"', 'try_cast("value" as double) as "value"') if table == "engine_samples" else names
+        )
+        alone = "attempt_id is not null" if table in ("chunks", "facts") else "true"
+        store.script(
+            f'insert into {table} ({names}) select {values} from placed where "table" = {literal(table)} and {alone}'
+        )
+    lost = store.run("select count(*) from placed where \"table\" in ('chunks', 'facts') and attempt_id is null")[0][0]
+    store.script("drop table placed")
+    _fill_from_chunks(store)
+    return [f"{lost:,} rows of chunks or facts name no attempt that was read and were left out."] if lost else []
+
+
+def _fill_from_chunks(store: Store) -> None:
+    if store.run("select count(*) from chunks")[0][0]:
+        store.script(package_sql("ingest/from_chunks.sql"))
+
+
+def select(store: Store, since: str | None, until: str | None, where: str | None) -> list[str]:
+    """Removes what --since, --until and --where leave out. One note for each filter. UsageError where one is no time or
+    no condition."""
+    notes = []
+    tests = []
+    if since:
+        tests.append(("since", since, f"started_at >= {_instant(store, '--since', since)}"))
+    if until:
+        tests.append(("until", until, f"started_at < {_instant(store, '--until', until)}"))
+    if where:
+        tests.append(("where", where, where))
+    for name, text, condition in tests:
+        try:
+            found = store.run(f"select attempt_id from attempts where ({condition}) is not true")
+        except StoreError as error:
+            raise UsageError(f"--{name}: {text!r} is no condition over the columns of attempts ({error})") from error
+        store.script(f"delete from attempts where ({condition}) is not true")
+        notes.append(f"--{name} {text}: {len(found):,} rows removed.")
+    if tests:
+        for table in ("chunks", "stages", "facts"):
+            store.script(
+                f"delete from {table} where attempt_id is not null "
+                "and attempt_id not in (select attempt_id from attempts)"
+            )
+    return notes
+
+
+def _instant(store: Store, option: str, text: str) -> str:
+    try:
+        found = store.run("select cast(? as timestamptz)", [text])[0][0]
+    except StoreError as error:
+        raise UsageError(f"{option}: {text!r} is no time; write it as 2026-01-31T12:00:00Z") from error
+    return f"timestamptz {literal(found.isoformat())}"
+
+
+def gaps(store: Store) -> dict[int, float]:
+    """Input -> longest time between two neighbouring starts, in milliseconds."""
+    found = store.run(
+        "select input_id, max(gap) from (select input_id, epoch_us(started_at) - epoch_us(lag(started_at) over "
+        "(partition by input_id order by started_at)) as gap from attempts where started_at is not null) "
+        "where gap is not null group by input_id"
+    )
+    return {input_id: gap / 1000.0 for input_id, gap in found}

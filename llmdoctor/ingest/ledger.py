@@ -1,0 +1,104 @@
+"""The ledger of a read: one row per file whose counts add up, and examples of the lines that were not read."""
+
+from collections.abc import Sequence
+
+from llmdoctor.ingest.finish import gaps
+from llmdoctor.ingest.job import Job
+from llmdoctor.ingest.rejects import find_rejects
+from llmdoctor.store import Store
+
+_INPUTS = (
+    "input_id",
+    "path",
+    "format",
+    "vantage",
+    "reason",
+    "bytes",
+    "lines",
+    "rows",
+    "rejected",
+    "blank",
+    "foreign_lines",
+    "doubled",
+    "out_of_order",
+    "longest_gap_ms",
+    "grew",
+    "note",
+)
+
+
+def write(store: Store, jobs: Sequence[Job]) -> None:
+    """Fills `inputs`, `bad_fields` and `rejects`."""
+    silent = gaps(store)
+    seen = dict(
+        store.run("select input_id, string_agg(distinct vantage, ', ' order by vantage) from attempts group by 1")
+    )
+    rows = []
+    for job in jobs:
+        source = job.source
+        vantage = seen.get(source.input_id) or (job.format.vantage if job.format and job.rows else None)
+        note = "; ".join(_notes(job)) or None
+        rows.append(
+            (
+                source.input_id,
+                source.shown,
+                job.format_id,
+                vantage,
+                job.reason,
+                source.size,
+                job.lines,
+                job.rows,
+                job.rejected,
+                job.blank,
+                job.foreign,
+                job.doubled,
+                None,
+                silent.get(source.input_id),
+                job.grew,
+                note,
+            )
+        )
+    store.insert("inputs", _INPUTS, rows)
+    store.insert(
+        "bad_fields",
+        ("input_id", "field", "bad_values"),
+        [(job.source.input_id, name, count) for job in jobs for name, count in sorted(job.bad.items())],
+    )
+    store.insert(
+        "rejects",
+        ("input_id", "line", "reason", "fatal", "snippet"),
+        [
+            (job.source.input_id, reject.line, reject.reason, reject.fatal, reject.snippet)
+            for job in jobs
+            for reject in find_rejects(store, job)
+        ],
+    )
+
+
+def _notes(job: Job) -> list[str]:
+    notes = list(job.notes)
+    if job.grew:
+        notes.append("grew while it was read")
+    if job.repaired:
+        notes.append(f"{job.repaired:,} lines were invalid JSON (unquoted variables) and were repaired")
+    if job.rows and job.format and job.format.cannot_show:
+        notes.append(job.format.cannot_show)
+    return notes
+
+
+def settle(job: Job) -> None:
+    """Makes the counts of a file final."""
+    if job.source.problem or job.content.shape in ("empty", "binary"):
+        return
+    if job.format is not None and not job.rows:
+        _nothing_found(job)
+    job.settle()
+
+
+def _nothing_found(job: Job) -> None:
+    """A file without any LLM call is foreign, all its lines, and no fault."""
+    kind = "JSON records" if job.format and job.format.generic else job.reason
+    job.reason = f"{kind}, but no LLM call among them"
+    job.format = None
+    job.early, job.rejected, job.repaired, job.chatter = [], 0, 0, 0
+    job.bad.clear()

@@ -1,0 +1,172 @@
+"""Files of one format -> `attempts`, by one query for all of them, and the ledger of what was not read."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from llmdoctor.errors import StoreError
+from llmdoctor.ingest import query
+from llmdoctor.ingest.formats import Format
+from llmdoctor.ingest.job import Job
+from llmdoctor.ingest.query import CALL, DEAD, FOREIGN, OTHER
+from llmdoctor.store import Store
+
+OTHERS = ("chunks", "stages", "task_events", "engine_samples", "facts")
+"""The tables that lines of a native log may name."""
+
+
+def load(store: Store, jobs: Sequence[Job], folder: Path) -> None:
+    """Reads all jobs of one format and packing into `attempts` (and rows for other tables into `other_rows`)."""
+    fmt = jobs[0].format
+    assert fmt is not None
+    # A generic page asks for hundreds of keys, most of them as text: strict reading would gain nothing.
+    faulty = [job for job in jobs if job.detection.faulty or fmt.generic]
+    clean = [job for job in jobs if job not in faulty]
+    if clean and not _read(store, fmt, clean, True):
+        faulty = list(jobs)
+    if faulty:
+        _tolerant(store, fmt, faulty, folder)
+
+
+def _tolerant(store: Store, fmt: Format, jobs: Sequence[Job], folder: Path) -> None:
+    """Halves the list until the files that make DuckDB give up are alone; those are copied as far as they go."""
+    if _read(store, fmt, jobs, False):
+        return
+    if len(jobs) > 1:
+        half = len(jobs) // 2
+        _tolerant(store, fmt, jobs[:half], folder)
+        _tolerant(store, fmt, jobs[half:], folder)
+    elif not jobs[0].copied:
+        jobs[0].copy_to(folder)
+        _tolerant(store, fmt, jobs, folder)
+    else:
+        raise StoreError(f"{jobs[0].source.shown}: cannot be read as {fmt.id}, although it was written by llmdoctor")
+
+
+def _read(store: Store, fmt: Format, jobs: Sequence[Job], strict: bool) -> bool:
+    """One query over the files of all jobs; False where DuckDB gives up (and nothing is changed)."""
+    attempts = store.columns("attempts")
+    zone = str(store.run("select current_setting('TimeZone')")[0][0])
+    how = query.plan(fmt, [*attempts, "table"] if fmt.native else None, strict, zone)
+    files = [str(job.file) for job in jobs]
+    ids = [job.source.input_id for job in jobs]
+    raw = query.from_files(how, files, jobs[0].packing, ids, strict)
+    if fmt.generic:
+        # The search for common subexpressions takes seconds over the hundreds of aliases of a generic page.
+        store.script("set disabled_optimizers = 'common_subexpressions'")
+    try:
+        sql = query.rows_sql(how, raw, given_columns(store, how), attempts)
+        store.script(f"create table loaded as {sql}")
+    except StoreError:
+        store.script("drop table if exists loaded")
+        if len(jobs) == 1 and jobs[0].copied and not strict:
+            raise
+        return False
+    finally:
+        store.script("reset disabled_optimizers")
+    _count(store, how, jobs)
+    _keep(store, attempts)
+    if any(job.others for job in jobs):
+        _read_others(store, fmt, [job for job in jobs if job.others])
+    return True
+
+
+def given_columns(store: Store, how: query.Plan) -> dict[str, str]:
+    """Columns that the page's query returns -> their types."""
+    empty = ", ".join(f"cast(null as {kind}) as {query.quoted(root)}" for root, kind in how.roots.items())
+    raw = f"select {empty}, 0 as _input where false"
+    return {str(row[0]): str(row[1]) for row in store.run(f"describe {query.page_sql(how, raw)}")}
+
+
+def _count(store: Store, how: query.Plan, jobs: Sequence[Job]) -> None:
+    by_id = {job.source.input_id: job for job in jobs}
+    for job in jobs:
+        job.seen = job.rows = job.rejected = job.foreign = job.others = 0
+        job.bad.clear()
+    for input_id, kind, count in store.run("select input_id, _kind, count(*) from loaded group by all"):
+        job = by_id[input_id]
+        job.seen += count
+        if kind == CALL:
+            job.rows += count
+        elif kind == OTHER:
+            job.rows += count
+            job.others += count
+        elif kind == FOREIGN:
+            job.foreign += count
+        elif kind == DEAD:
+            job.rejected += count
+    bad = "select input_id, _bad0, _bad1, count(*) from loaded where _kind = ? and _bad0 + _bad1 > 0 group by all"
+    for input_id, bad0, bad1, count in store.run(bad, [CALL]):
+        for name in query.bad_names(how, bad0, bad1):
+            by_id[input_id].bad[name] += count
+    _tell_apart(store, [job for job in jobs if job.rejected])
+    if how.guesses:
+        _note_guesses(store, how, by_id)
+
+
+def _tell_apart(store: Store, jobs: Sequence[Job]) -> None:
+    """Lines without any known key are unreadable, or objects of another kind: asked of the same parser once more."""
+    for packing in {job.packing for job in jobs}:
+        some = [job for job in jobs if job.packing == packing]
+        files = ", ".join(query.literal(str(job.file)) for job in some)
+        compression = {"gzip": "gzip", "zstd": "zstd"}.get(packing, "none")
+        found = store.run(
+            "select file_index, count(*) filter (where json is null or json_type(json) <> 'OBJECT') from "
+            f"read_ndjson_objects([{files}], ignore_errors = true, compression = '{compression}', "
+            "hive_partitioning = false) group by all"
+        )
+        for index, unreadable in found:
+            job = some[index]
+            job.foreign += job.rejected - min(unreadable, job.rejected)
+            job.rejected = min(unreadable, job.rejected)
+
+
+def _note_guesses(store: Store, how: query.Plan, by_id: Mapping[int, Job]) -> None:
+    found = store.run("select input_id, bit_or(_guess) from loaded where _kind = ? group by all", [CALL])
+    for input_id, bits in found:
+        used = [alias for i, alias in enumerate(how.guesses) if bits >> i & 1]
+        if used:
+            told = ", ".join(f"{alias.shown} in {alias.unit}" for alias in used)
+            by_id[input_id].notes.append(f"units guessed: {told}")
+            by_id[input_id].guessed = True
+
+
+def _keep(store: Store, attempts: Mapping[str, str]) -> None:
+    """Moves the calls of `loaded` to `attempts`: by renaming the table where that saves copying most of it."""
+    calls, every = store.run("select count(*) filter (where _kind = ?), count(*) from loaded", [CALL])[0]
+    empty = store.run("select count(*) from attempts")[0][0] == 0
+    if empty and calls * 2 > every:
+        if calls < every:
+            store.run("delete from loaded where _kind <> ?", [CALL])
+        for column in ("_bad0", "_bad1", "_guess", "_kind"):
+            store.script(f"alter table loaded drop column {column}")
+        store.script("drop table attempts; alter table loaded rename to attempts")
+        return
+    names = ", ".join(query.quoted(name) for name in attempts)
+    store.run(f"insert into attempts ({names}) select {names} from loaded where _kind = ?", [CALL])
+    store.script("drop table loaded")
+
+
+def _read_others(store: Store, fmt: Format, jobs: Sequence[Job]) -> None:
+    """A second pass for the lines that name another table; they wait in `other_rows` for their attempts' numbers."""
+    how = query.plan(fmt)
+    ids = [job.source.input_id for job in jobs]
+    raw = query.from_files(how, [str(job.file) for job in jobs], jobs[0].packing, ids, False)
+    wanted = ["request_id", "attempt", "vantage"]
+    for table in OTHERS:
+        wanted += [name for name in store.columns(table) if name not in (*wanted, "attempt_id", "input_id")]
+    names = ", ".join(query.quoted(name) for name in wanted)
+    head = "insert into" if store.columns("other_rows") else "create temp table"
+    link = "" if head == "insert into" else "as"
+    store.script(
+        f'{head} other_rows {link} select _input as input_id, "table", _bad0, _bad1, {names} '
+        f'from ({query.fields_sql(how, raw)}) where "table" is not null'
+    )
+    by_id = {job.source.input_id: job for job in jobs}
+    id_list = ", ".join(str(number) for number in ids)
+    found = store.run(
+        "select input_id, _bad0, _bad1, count(*) from other_rows where _bad0 + _bad1 > 0 "
+        f"and input_id in ({id_list}) group by all"
+    )
+    for input_id, bad0, bad1, count in found:
+        for name in query.bad_names(how, bad0, bad1):
+            by_id[input_id].bad[name] += count

@@ -1,0 +1,96 @@
+"""attempt_id -> line in its file, for the few examples that a report shows: the files are read once more.
+
+The lines that carry the attempt's id go through the same SQL as at load; the one whose row equals the stored one is it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from llmdoctor.ingest import query
+from llmdoctor.ingest.formats import Format
+from llmdoctor.ingest.job import Job
+from llmdoctor.ingest.load import given_columns
+from llmdoctor.ingest.records import Record, parsed
+from llmdoctor.ingest.rejects import on_lines
+from llmdoctor.store import Store
+
+_IDS = ("request_id", "response_id", "incoming_id", "trace_id", "task_id")
+_SAME = (
+    "vantage",
+    "request_id",
+    "attempt",
+    "task_id",
+    "started_at",
+    "total_ms",
+    "http_status",
+    "model",
+    "route",
+    "instance",
+    "input_tokens",
+    "output_tokens",
+    "stream",
+    "outcome",
+)
+_BATCH = 2000
+
+
+def find_lines(store: Store, jobs: Sequence[Job], attempt_ids: Sequence[int], zone: str) -> dict[int, int]:
+    """1-based lines of those attempts that are found. `zone` was that of the read: a sealed store stays in UTC, so with
+    another one instants cannot be compared."""
+    same = [name for name in _SAME if name != "started_at" or zone == "UTC"]
+    numbers = ", ".join(str(int(number)) for number in attempt_ids) or "null"
+    rows = store.run(f"select input_id, attempt_id, {', '.join(_IDS)} from attempts where attempt_id in ({numbers})")
+    lines: dict[int, int] = {}
+    for job in jobs:
+        wanted = {row[1]: row[2:7] for row in rows if row[0] == job.source.input_id}
+        if wanted and job.format is not None:
+            lines |= _in_file(store, job.format, job, wanted, same)
+    return lines
+
+
+def _in_file(
+    store: Store, fmt: Format, job: Job, wanted: dict[int, tuple[str | None, ...]], names: Sequence[str]
+) -> dict[int, int]:
+    how = query.plan(fmt, [*store.columns("attempts"), "table"] if fmt.native else None)
+    attempts = store.columns("attempts")
+    rows = query.rows_sql(how, query.from_lines(how), given_columns(store, how), attempts)
+    same = " and ".join(f"c.{name} is not distinct from a.{name}" for name in names)
+    numbers = ", ".join(str(number) for number in wanted)
+    sql = (
+        f", candidates as ({rows}) select c.input_id, min(a.attempt_id) from candidates as c join attempts as a "
+        f"on a.attempt_id in ({numbers}) and {same} group by c.input_id, a.attempt_id order by c.input_id"
+    )
+    found: dict[int, int] = {}
+    for batch in _batches(job, _needles(wanted)):
+        for index, attempt_id in on_lines(store, sql, [record.text for record in batch]):
+            found.setdefault(attempt_id, batch[index].line)
+        if len(found) == len(wanted):
+            break
+    return found
+
+
+def _needles(wanted: dict[int, tuple[str | None, ...]]) -> list[bytes] | None:
+    """One id of each attempt, as it stands in the file; None where one has no plain id, so that every line counts."""
+    needles = []
+    for ids in wanted.values():
+        plain = next(
+            (one for one in ids if one and one.isascii() and one.replace("-", "").replace("_", "").isalnum()), None
+        )
+        if plain is None:
+            return None
+        needles.append(plain.encode())
+    return needles
+
+
+def _batches(job: Job, needles: list[bytes] | None) -> Iterator[list[Record]]:
+    batch: list[Record] = []
+    for record in job.content.records():
+        if record.reason or (needles is not None and not any(needle in record.text for needle in needles)):
+            continue
+        if parsed(record.text) is None:
+            continue
+        batch.append(record)
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

@@ -1,0 +1,38 @@
+"""SQL for one value: from the unit in which a log has it to the canonical one."""
+
+NUMERIC = {"number": "double", "ms": "double", "s": "double", "us": "double", "ns": "double", "int": "bigint"}
+NUMERIC |= {"epoch_s": "double", "epoch_ms": "double", "epoch_us": "double", "epoch_ns": "double"}
+NUMERIC |= {"bool": "boolean", "iso": "timestamptz"}
+
+# A format with a zone field gives an instant, one without is read in the session's zone; so one list per sort.
+_ZONED = "['%d/%b/%Y:%H:%M:%S %z', '%Y-%m-%dT%H:%M:%S.%f%z', '%a, %d %b %Y %H:%M:%S %Z']"
+_NAIVE = "['%Y%m%dT%H%M%SZ', '%Y/%m/%d %H:%M:%S', '%d/%b/%Y:%H:%M:%S', '%Y/%m/%d - %H:%M:%S']"
+
+
+def typed(value: str, unit: str, parsed: bool) -> str:
+    """`value` in the canonical unit: milliseconds, an instant, or as it is. `parsed`: it is no text any more."""
+    if unit == "text":
+        return value
+    if unit == "time":
+        number = f"try_cast({value} as double)"
+        return (
+            f"coalesce(try_cast(replace({value}, ',', '.') as timestamptz), {_epoch(number, None)}, "
+            f"try_strptime({value}, {_ZONED}), cast(try_strptime({value}, {_NAIVE}) as timestamptz))"
+        )
+    number = value if parsed else f"try_cast({value} as {NUMERIC[unit]})"
+    if unit.startswith("epoch_"):
+        return _epoch(number, {"epoch_s": 1, "epoch_ms": 10**3, "epoch_us": 10**6, "epoch_ns": 10**9}[unit])
+    factor = {"s": "* 1000", "us": "/ 1000", "ns": "/ 1000000"}.get(unit)
+    return f"round({number} {factor}, 6)" if factor else number
+
+
+def _epoch(number: str, divisor: int | None) -> str:
+    """Seconds since 1970 as an instant; without a divisor the magnitude decides (years 1973 to 5138 are told apart)."""
+    if divisor is None:
+        seconds = (
+            f"case when {number} between 1e8 and 1e11 then {number} when {number} between 1e11 and 1e14 "
+            f"then {number} / 1e3 when {number} between 1e14 and 1e17 then {number} / 1e6 "
+            f"when {number} between 1e17 and 1e20 then {number} / 1e9 end"
+        )
+        return f"to_timestamp({seconds})"
+    return f"to_timestamp(case when {number} between 0 and 1e11 * {divisor} then {number} / {divisor} end)"

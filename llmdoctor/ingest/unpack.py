@@ -1,0 +1,125 @@
+"""Compressed or plain bytes -> lines. The packing is told by the first bytes, never by the name."""
+
+import bz2
+import lzma
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+Packing = Literal["plain", "gzip", "zstd", "bz2", "xz"]
+
+BLOCK = 1 << 20
+"""Bytes read at a time."""
+
+_MAGIC: tuple[tuple[bytes, Packing], ...] = (
+    (b"\x1f\x8b", "gzip"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"BZh", "bz2"),
+    (b"\xfd7zXZ\x00", "xz"),
+)
+
+
+def packing_of(path: Path) -> Packing:
+    """How the file is compressed."""
+    with path.open("rb") as file:
+        head = file.read(8)
+    return next((packing for magic, packing in _MAGIC if head.startswith(magic)), "plain")
+
+
+_BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError)
+
+
+class Unpacked:
+    """The bytes of one file, block by block. After the iteration `broken` tells in words where the compression broke
+    off; what came before has been given."""
+
+    def __init__(self, path: Path, packing: Packing) -> None:
+        self.path, self.packing = path, packing
+        self.broken: str | None = None
+
+    def blocks(self) -> Iterator[bytes]:
+        """Non-empty blocks in order; ends early, with `broken` set, where the compressed data do."""
+        self.broken = None
+        try:
+            with self.path.open("rb", buffering=0) as file:
+                if self.packing == "plain":
+                    yield from iter(lambda: file.read(BLOCK), b"")
+                else:
+                    yield from _members(file, self.packing)
+        except Exception as error:
+            if not isinstance(error, _BROKEN) and type(error).__name__ != "ZstdError":
+                raise
+            self.broken = f"{self.packing} data end early or are damaged ({error})"
+
+    def lines(self) -> Iterator[bytes]:
+        """Physical lines without their line feed, the last one also when it has none."""
+        rest: list[bytes] = []
+        for block in self.blocks():
+            head, newline, tail = block.partition(b"\n")
+            rest.append(head)
+            if not newline:
+                continue
+            yield b"".join(rest)
+            parts = tail.split(b"\n")
+            rest = [parts.pop()]
+            yield from parts
+        if last := b"".join(rest):
+            yield last
+
+
+def count_lines(file: Unpacked) -> tuple[int, bool]:
+    """Number of physical lines, and whether the last one has its line feed."""
+    lines, last = 0, b"\n"
+    for block in file.blocks():
+        lines += block.count(b"\n")
+        last = block[-1:]
+    return lines + (last != b"\n"), last == b"\n"
+
+
+def count_with_blanks(file: Unpacked) -> tuple[int, int]:
+    """Number of physical lines, and how many of them hold nothing but white space."""
+    lines = blank = 0
+    for line in file.lines():
+        lines += 1
+        blank += not line.strip()
+    return lines, blank
+
+
+def head(path: Path, packing: Packing, size: int) -> bytes:
+    """The first `size` bytes of the content, fewer where the file is short or damaged."""
+    found = b""
+    for block in Unpacked(path, packing).blocks():
+        found += block
+        if len(found) >= size:
+            break
+    return found[:size]
+
+
+def _members(file: BinaryIO, packing: Packing) -> Iterator[bytes]:
+    """Member after member (frame after frame); EOFError where the last one is cut. The readers of the standard library
+    would lose the last block of a cut file, that of zstandard would end silently."""
+    member, fresh = _unpacker(packing), True
+    while data := file.read(BLOCK // 4):
+        while data:
+            plain = member.decompress(data)
+            fresh, data = False, b""
+            if member.eof:
+                # Some writers pad with zeros.
+                data, member, fresh = member.unused_data.lstrip(b"\0"), _unpacker(packing), True
+            if plain:
+                yield plain
+    if not fresh:
+        raise EOFError("the end is missing")
+
+
+def _unpacker(packing: Packing) -> Any:
+    if packing == "gzip":
+        return zlib.decompressobj(wbits=31)
+    if packing == "bz2":
+        return bz2.BZ2Decompressor()
+    if packing == "xz":
+        return lzma.LZMADecompressor()
+    import zstandard  # noqa: PLC0415 - only a zstd file pays for it
+
+    return zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj()
