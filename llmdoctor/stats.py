@@ -53,6 +53,7 @@ def prepare(store: Store) -> None:
     set_front(store, vantages[0] if vantages else "client")
     store.script(package_sql("views.sql"))
     _write_quantiles(store)
+    _write_slices(store, vantages)
     _write_walls(store)
 
 
@@ -197,8 +198,7 @@ def _literal(value: object) -> str:
 # --- slices: which value of a column holds the slow or failed attempts
 
 
-def find_slices(store: Store, vantages: Sequence[str]) -> None:
-    """Writes `slices`: which values hold the slow or failed attempts. Only asked for where something is wrong."""
+def _write_slices(store: Store, vantages: Sequence[str]) -> None:
     store.script(
         "create table slices (vantage varchar, kind varchar, dimension varchar, value varchar, rows_in bigint,"
         " bad_in bigint, rows_out bigint, bad_out bigint, lift double, lower_bound double, calm_lift double,"
@@ -213,7 +213,8 @@ def find_slices(store: Store, vantages: Sequence[str]) -> None:
 
 
 # Which attempts can be slow or failed, and which are. Slow: the slowest tenth by what they took against what their
-# tokens take in the quiet part of this log, and at least half as much again.
+# tokens take in the quiet part of this log, at least half as much again; from three times on always, for where half of
+# all are slow the slowest tenth of them would point at a bystander.
 JUDGED = {
     "slow": """
         with ratio as (
@@ -225,7 +226,8 @@ JUDGED = {
             where  a.vantage = {vantage} and a.outcome = 'completed' and coalesce(a.cache_hit, false) = false
         )
         select attempt_id, load <> 'busy' as calm,
-               ratio >= greatest((select percentile_disc(0.9) within group (order by ratio) from ratio), 1.5) as bad
+               ratio >= greatest(least((select percentile_disc(0.9) within group (order by ratio) from ratio), 3), 1.5)
+                   as bad
         from   ratio
         where  ratio is not null
     """,
@@ -283,7 +285,7 @@ def _slice_row(vantage: str, kind: str, dimension: str, count: Row, totals: dict
     error = math.sqrt(sum(1 / (cell + 0.5) for cell in (a, b, c, d)))
     calm_in, calm_out = count["calm"], totals["calm"] - count["calm"]
     calm_lift = None
-    if calm_in >= 10 and calm_out >= 10:
+    if calm_in >= 10 and calm_out >= 10 and totals["calm_bad"] >= 5:
         calm_lift = ((count["calm_bad"] + 0.5) / calm_in) / ((totals["calm_bad"] - count["calm_bad"] + 0.5) / calm_out)
     share_out = (c + 0.5) / (c + d)
     return {

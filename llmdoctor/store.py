@@ -96,9 +96,10 @@ class Store:
         """Appends rows (small numbers of them) to a table."""
         batch = [list(row) for row in rows]
         if batch:
-            marks = ", ".join("?" for _ in columns)
+            marks = ", ".join(f"({', '.join('?' for _ in columns)})" for _ in batch)
+            values = [value for row in batch for value in row]
             try:
-                self._db.executemany(f"insert into {table} ({', '.join(columns)}) values ({marks})", batch)
+                self._db.execute(f"insert into {table} ({', '.join(columns)}) values {marks}", values)
             except duckdb.Error as error:
                 raise StoreError(f"{table}: {first_line(error)}") from error
 

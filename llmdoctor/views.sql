@@ -54,8 +54,8 @@ with lumped as (
     from   lumps
     group  by attempt_id
 )
-select f.attempt_id, f.vantage, f.started_at, f.model, f.ttft_ms, f.total_ms, f.output_tokens, f.chunks, f.max_gap_ms,
-       f.outcome, coalesce(l.spread_ms, f.total_ms - f.ttft_ms) as spread_ms,
+select f.attempt_id, f.vantage, f.started_at, f.model, f.ttft_ms, f.total_ms, f.output_tokens, f.reasoning_tokens,
+       f.chunks, f.max_gap_ms, f.cache_hit, f.outcome, coalesce(l.spread_ms, f.total_ms - f.ttft_ms) as spread_ms,
        coalesce(f.output_tokens, f.chunks, l.timed_chunks) as pieces,
        l.lumps, l.timed_chunks, l.largest_lump, l.lump_gap_ms, l.lump_bytes
 from   front f
@@ -72,23 +72,35 @@ where  started_at is not null
 group  by date_trunc('minute', started_at);
 
 -- One row per streamed front attempt of at least 32 pieces that was waited for: does its content come at once?
--- Tokens of hidden reasoning are no pieces; a chunk stands for four tokens at most where chunks were counted.
+-- Tokens of hidden reasoning are no pieces; a chunk stands for four tokens at most where chunks were counted. Lumps are
+-- seen where pieces were timed; else where the longest gap is 30 mean gaps or more in 3 of 10 streams, and alike in them.
 create view bursts as
 with sized as (
     select s.attempt_id, s.vantage, s.started_at, s.model, s.ttft_ms, s.total_ms, s.max_gap_ms, s.chunks, s.spread_ms,
            s.lumps, s.timed_chunks, s.lump_gap_ms, s.lump_bytes,
-           f.output_tokens - coalesce(f.reasoning_tokens, 0) as tokens,
-           case when f.output_tokens is null then coalesce(f.chunks, s.timed_chunks)
-                when f.chunks >= 8 then least(f.output_tokens - coalesce(f.reasoning_tokens, 0), 4 * f.chunks)
-                else f.output_tokens - coalesce(f.reasoning_tokens, 0) end as pieces
+           s.output_tokens - coalesce(s.reasoning_tokens, 0) as tokens,
+           case when s.output_tokens is null then coalesce(s.chunks, s.timed_chunks)
+                when s.chunks >= 8 then least(s.output_tokens - coalesce(s.reasoning_tokens, 0), 4 * s.chunks)
+                else s.output_tokens - coalesce(s.reasoning_tokens, 0) end as pieces,
+           coalesce(s.lumps is not null and s.timed_chunks >= 32, false)   as timed,
+           case when s.chunks >= 32 and s.max_gap_ms >= 50
+                then s.max_gap_ms * (s.chunks - 1) / nullif(s.spread_ms, 0) end as gap_ratio
     from   streams s
-    join   front f on f.attempt_id = s.attempt_id
-    where  coalesce(f.cache_hit, false) = false
+    where  coalesce(s.cache_hit, false) = false
+), longer as (
+    select * from sized where pieces >= 32 and total_ms >= 300
+), alike as (
+    select vantage,
+           count_if(gap_ratio >= 30) >= 0.3 * count(*) and count_if(gap_ratio >= 30) >= 5
+           and percentile_disc(0.75) within group (order by case when gap_ratio >= 30 then gap_ratio end)
+               <= 1.6 * percentile_disc(0.25) within group (order by case when gap_ratio >= 30 then gap_ratio end) as lumps
+    from   longer
+    group  by vantage
 )
-select attempt_id, vantage, started_at, model, ttft_ms, total_ms, max_gap_ms, chunks, spread_ms, tokens, pieces,
-       lumps, timed_chunks, lump_gap_ms, lump_bytes,
-       lumps is not null and timed_chunks >= 32                    as timed,
-       ttft_ms >= 0.9 * total_ms and spread_ms < 1.0 * (pieces - 1) as one_burst,
-       coalesce(lumps >= 2 and timed_chunks >= 32 and timed_chunks >= 8 * lumps and lump_gap_ms >= 50, false) as lumpy
-from   sized
-where  pieces >= 32 and total_ms >= 300;
+select l.attempt_id, l.vantage, l.started_at, l.model, l.ttft_ms, l.total_ms, l.max_gap_ms, l.chunks, l.spread_ms,
+       l.tokens, l.pieces, l.timed, l.lump_bytes, coalesce(l.lump_gap_ms, l.max_gap_ms) as lump_gap_ms,
+       l.ttft_ms >= 0.9 * l.total_ms and l.spread_ms < 1.0 * (l.pieces - 1) as one_burst,
+       coalesce(case when l.timed then l.lumps >= 2 and l.timed_chunks >= 8 * l.lumps and l.lump_gap_ms >= 50
+                     else a.lumps and l.gap_ratio >= 30 end, false)        as lumpy
+from   longer l
+join   alike a on a.vantage = l.vantage;

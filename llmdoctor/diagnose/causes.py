@@ -9,7 +9,6 @@ from llmdoctor.diagnose.front import Fronts
 from llmdoctor.diagnose.values import SEVERITIES, Cause, Example, Fix, Symptom, Unexplained, six
 from llmdoctor.ingest import locate
 from llmdoctor.rulebook import CauseRule, Rulebook
-from llmdoctor.stats import find_slices
 from llmdoctor.store import Store
 
 EXAMPLES = 3
@@ -49,8 +48,6 @@ def judge_causes(
 ) -> Causes:
     """Judges each cause under each present finding that it explains; without one it is not asked at all (the gate)."""
     findings = [one for one in symptoms if one.state == "present"]
-    if findings:
-        find_slices(store, fronts.vantages)
     gated = [rule for rule in book.causes if any(one.id in rule.explains for one in findings)]
     asked = {rule.id: ask_all(store, fronts, rule) for rule in gated}
     shares.begin(store)
