@@ -10,6 +10,7 @@ from llmdoctor.sqltree import AGGREGATES, Node, children, kind_of, words
 
 COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 QUOTED = re.compile(r'"')
+VARCHAR = re.compile(r"\b(?:varchar|text)\s*(?=\))|::\s*(?:varchar|text)\b", re.IGNORECASE)
 _TEXT_OR_COMMENT = re.compile(r"'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 # Their result depends on the order in which doubles are added.
@@ -135,7 +136,17 @@ def expression_fault(node: Node, operands: Sequence[Node], kinds: Sequence[str])
         return _cast_fault(node, kinds)
     if node["class"] == "LAMBDA" or node["type"] in ("ARRAY_EXTRACT", "ARRAY_SLICE", "ARRAY_CONSTRUCTOR"):
         return _LISTS
+    if name == "/" and _loses_digits(kinds):
+        return (
+            "divides decimals, whose digits differ between engines: write / 1e3 for / 1000.0, leave out * 1.0, or cast"
+        )
     return _word_fault(node, name, operands) or _sum_fault(name, kinds) if name else None
+
+
+def _loses_digits(kinds: Sequence[str]) -> bool:
+    """Spark gives a decimal as few as four digits more than the dividend has; int / int and doubles are doubles."""
+    left, right = kinds
+    return (left in ("int", "short") and right in ("short", "decimal")) or (left == "short" and right == "int")
 
 
 def _word_fault(node: Node, name: str, operands: Sequence[Node]) -> str | None:
@@ -163,7 +174,14 @@ def _cast_fault(node: Node, kinds: Sequence[str]) -> str | None:
     target = kind_of(str(node.get("type_expr", {}).get("type_name", "")))
     if kinds[:1] == ["text"] and target in ("instant", "int"):
         return "casts text to an instant or integer, which engines read differently: use a column of that type"
+    if target == "int" and kinds[:1] in (["double"], ["decimal"], ["short"]) and not _is_whole(node["child"]):
+        return "casts a fraction to an integer, which DuckDB rounds and Spark cuts: write cast(round(x) as bigint)"
     return None
+
+
+def _is_whole(node: Node) -> bool:
+    name, arguments = node.get("function_name"), len(list(children(node)))
+    return name in ("floor", "ceil", "ceiling") or (name == "round" and arguments == 1)
 
 
 def _never_zero(node: Node) -> bool:

@@ -28,7 +28,8 @@ AFFECTED_COLUMNS = ("subject", "attempt_id", "claim")
 # What a query may read without saying so: every record has it, or the store always does.
 FREE = words("attempt_id vantage started_at ended_at outcome total_ms stream model")
 ALWAYS = words(
-    "attempts front expected in_flight pairs vantages slices quantiles walls segments inputs rejects bad_fields secrets"
+    "attempts front expected in_flight tried pairs vantages slices quantiles walls segments inputs rejects bad_fields"
+    " secrets"
 )
 SAMPLE_TABLES = (
     "attempts",
@@ -100,8 +101,6 @@ def _symptom(desk: Desk, rule: SymptomRule) -> Iterator[Fault]:
 def _cause(desk: Desk, rule: CauseRule) -> Iterator[Fault]:
     page, line = rule.page, rule.page.head.line
     yield from _names(page, rule.id, {})
-    if not rule.explains:
-        yield page.path, line, "explains nothing: name the symptoms in 'explains'"
     if rule.dimension and rule.dimension not in desk.known["attempts"].columns:
         yield page.path, line, f"ids: {rule.dimension!r} is no column of attempts"
     if not rule.fixes or not all(title and text for title, text in rule.fixes):
@@ -211,15 +210,15 @@ def _needs(
 ) -> Iterator[Fault]:
     """Whether `needs` and `also` say what the query reads of attempts and of tables that may be empty."""
     names = {name for read in reads for name in read}
-    names |= {name.split(".")[0] for name in names}
+    names |= {name.split(".")[0] for name in names} | ({"total_ms"} if "ended_at" in names else set())
     named = set()
     for key, entries in (("needs", rule.needs), ("also", rule.also)):
         for entry in entries:
-            words = entry.split("|")
-            named |= set(words) | {word.split(".")[0] for word in words if "." in word}
-            if unknown := [word for word in words if not _exists(desk, word)]:
+            given = [word.removeprefix("attempts.").removeprefix("front.") for word in entry.split("|")]
+            named |= set(given) | {word.split(".")[0] for word in given if "." in word}
+            if unknown := [word for word in given if not _exists(desk, word)]:
                 yield page.path, line, f"{key} names {', '.join(unknown)}: no column of attempts, view.column or table"
-            elif not names & set(words):
+            elif not names & set(given):
                 yield page.path, line, f"{key} names {entry}, which the query does not read: drop it"
     for read in sorted(reads, key=sorted):
         known = FREE | ALWAYS | desk.views | free

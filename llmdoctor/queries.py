@@ -17,8 +17,8 @@ Tokens = frozenset[str]
 
 TABLES = (
     "attempts", "front", "chunks", "facts", "stages", "task_events", "engine_samples", "inputs", "rejects",
-    "bad_fields", "secrets", "expected", "in_flight", "pairs", "lumps", "vantages", "slices", "quantiles", "walls",
-    "segments",
+    "bad_fields", "secrets", "expected", "in_flight", "pairs", "lumps", "tried", "vantages", "slices", "quantiles",
+    "walls", "segments",
 )  # fmt: skip
 # What makes a row of a table unique: the last key of an ORDER BY comes from here (or from a GROUP BY).
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -26,6 +26,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "front": ("attempt_id",),
     "expected": ("attempt_id",),
     "in_flight": ("attempt_id",),
+    "tried": ("attempt_id",),
     "chunks": ("attempt_id", "seq"),
     "lumps": ("attempt_id", "lump"),
     "facts": ("attempt_id", "name"),
@@ -66,9 +67,13 @@ class Scope:
     outer: "Scope | None" = None
     sources: dict[str, Relation] = field(default_factory=dict)
     aliases: dict[str, Column] = field(default_factory=dict)
+    listing: bool = False
+    folding: bool = False
+    hidden: set[str] = field(default_factory=set)
     later: frozenset[str] = frozenset()
     grouped: tuple[Tokens, ...] | None = None
     rows: Tokens = frozenset()
+    fixed: Tokens = frozenset()
 
     @property
     def keys(self) -> tuple[Tokens, ...]:
@@ -91,19 +96,28 @@ def catalogue(store: Store) -> dict[str, Relation]:
     """Everything a rule may read, in a store that was prepared: tables, and the views with what they stand for."""
     found = {name: _table(store, name) for name in TABLES}
     found = {name: relation for name, relation in found.items() if relation.columns}
-    for view, text in views():
-        query = examine(store, text, found)
+    for name, text in (*_derived(), *views()):
+        query = examine(store, text, found, portable=False)
         columns = {
-            name: replace(column, reads=frozenset({frozenset({f"{view}.{name}"}).union(*column.reads)}))
-            for name, column in query.relation.columns.items()
+            column: replace(known, reads=frozenset({frozenset({f"{name}.{column}"}).union(*known.reads)}))
+            for column, known in query.relation.columns.items()
         }
-        found[view] = Relation(columns, query.relation.keys, query.relation.rows | {view})
+        found[name] = Relation(columns, query.relation.keys, query.relation.rows | {name})
     return found
 
 
 def views() -> Iterator[tuple[str, str]]:
     """Name and SELECT of each view of views.sql, in order."""
-    text = dialect.COMMENT.sub(lambda found: " " * len(found.group()), package_sql("views.sql"))
+    return _created("views.sql")
+
+
+def _derived() -> Iterator[tuple[str, str]]:
+    """Name and SELECT of the derived tables that stand for columns of attempts, as views do."""
+    return _created("derived/tried.sql")
+
+
+def _created(file: str) -> Iterator[tuple[str, str]]:
+    text = dialect.COMMENT.sub(lambda found: " " * len(found.group()), package_sql(file))
     for statement in filter(None, map(str.strip, text.split(";"))):
         head, _, body = statement.partition(" as\n")
         yield head.split()[-1], body
@@ -136,6 +150,8 @@ def examine(
         walker.fault(0, "has several statements: write one SELECT")
     if portable and (quoted := dialect.QUOTED.search(dialect.blanked(text))):
         walker.fault(quoted.start(), "has a quoted identifier, which Spark reads as text: write the plain name")
+    if portable and (named := dialect.VARCHAR.search(dialect.blanked(text))):
+        walker.fault(named.start(), "casts to varchar, which Spark wants with a length: write cast(x as string)")
     relation = walker.query(tree["statements"][0]["node"], {}, None)
     walker.reads |= all_reads(relation.columns.values())  # those that came through a star
     return Query(relation, frozenset(walker.reads), tuple(walker.faults))
@@ -186,16 +202,21 @@ class _Walker:
         self._source(node.get("from_table", {"type": "EMPTY"}), scope, ctes)
         filters = [self._expression(node[key], scope, ctes) for key in ("where_clause",) if key in node]
         scope.later = frozenset()
+        scope.fixed = sqltree.fixed_names(node.get("where_clause"))
         groups = node.get("group_expressions", [])
         if groups:
             scope.grouped = (sqltree.group_names(groups, node["select_list"]),)
         elif sqltree.aggregates(node):
             scope.grouped = (frozenset(),)
+        scope.listing = True
         columns = self._outputs(node["select_list"], scope, ctes)
+        scope.listing = False
         filters += [self._expression(group, scope, ctes) for group in groups]
+        scope.folding = True
         for key in ("having", "qualify"):
             if key in node:
                 self._expression(node[key], scope, ctes)
+        scope.folding = False
         self.unportable(node, dialect.select_fault(node))
         keys = self._output_keys(node, scope, columns)
         for modifier in node.get("modifiers", ()):
@@ -215,6 +236,8 @@ class _Walker:
             column = self._expression(item, scope, ctes)
             name = sqltree.output_name(item)
             columns[name] = scope.aliases[name] = column
+            if item["class"] != "COLUMN_REF":
+                scope.hidden.add(name)
         return columns
 
     def _output_keys(self, node: Node, scope: Scope, columns: Mapping[str, Column]) -> tuple[Tokens, ...]:
@@ -225,7 +248,7 @@ class _Walker:
             for item in node["select_list"]
             if item["class"] == "COLUMN_REF"
         }
-        keys = (frozenset(renamed.get(name, name) for name in key) for key in scope.keys)
+        keys = (frozenset(renamed.get(name, name) for name in key - scope.fixed) for key in scope.keys)
         return tuple(key for key in keys if key <= columns.keys())
 
     # --- where rows come from
@@ -320,11 +343,16 @@ class _Walker:
     def _reference(self, node: Node, scope: Scope) -> Column:
         names = node["column_names"]
         found = self._resolve(names, scope)
+        own = scope.aliases.get(names[0]) if len(names) == 1 else None
+        if found is None and own and not scope.listing:
+            return own
+        if found and (scope.listing or scope.folding) and len(names) == 1 and names[0] in scope.hidden:
+            self.unportable(node, f"uses {names[0]} after giving its name to another column: choose another name")
         if found is None and names[0] in dialect.VOLATILE:
             self.fault(node, dialect.volatile(names[0]))
-        elif found is None and names[0] in scope.later:
-            self.unportable(node, f"uses the column {names[0]} of its own SELECT in WHERE: make it in a CTE before")
-        return found or Column()
+        elif found is None and (own or names[0] in scope.later):
+            self.unportable(node, f"uses {names[0]}, a column of its own SELECT: make it in a CTE before")
+        return found or own or Column()
 
     def _resolve(self, names: Sequence[str], scope: Scope | None) -> Column | None:
         while scope is not None:
@@ -332,7 +360,6 @@ class _Walker:
                 candidates = [scope.sources[names[0]].columns.get(names[1])]
             else:
                 candidates = [relation.columns.get(names[0]) for relation in scope.sources.values()]
-                candidates.append(scope.aliases.get(names[0]))
             for column in candidates:
                 if column is not None:
                     self.reads.update(column.reads)
@@ -354,9 +381,10 @@ class _Walker:
             if ctes is not None:
                 self._expression(expression, scope, ctes)
             self.unportable(expression, dialect.order_fault(order))
-        names = {part["column_names"][-1] for part in partitions if part["class"] == "COLUMN_REF"}
+        names = {part["column_names"][-1] for part in partitions if part["class"] == "COLUMN_REF"} | scope.fixed
         names |= {o["expression"]["column_names"][-1] for o in orders if o["expression"]["class"] == "COLUMN_REF"}
-        if orders and keys is not None and not any(key <= names for key in keys):
+        closed = "attempt_id" in names or any(key <= names for key in keys or ())
+        if orders and keys is not None and not closed:
             self.unportable(orders[-1]["expression"], dialect.NO_UNIQUE_KEY)
 
 

@@ -24,7 +24,8 @@ _KINDS = {
     "TINYINT": "int", "SMALLINT": "int", "INTEGER": "int", "INT": "int", "BIGINT": "int", "HUGEINT": "int",
     "STRING": "text", "TEXT": "text",
 }  # fmt: skip
-_WIDTH = ("null", "bool", "int", "decimal", "double")
+# "short": a decimal with few digits behind the point, such as 1000.0 or count(*) * 1.0.
+_WIDTH = ("null", "bool", "int", "short", "decimal", "double")
 _BOOLEAN_CLASSES = ("COMPARISON", "CONJUNCTION", "BETWEEN")
 
 
@@ -80,6 +81,21 @@ def group_names(groups: Sequence[Node], items: Sequence[Node]) -> frozenset[str]
         else:
             names.append(known.get(_bare(group), "?"))
     return frozenset(names)
+
+
+def fixed_names(node: Node | None) -> frozenset[str]:
+    """The columns that a WHERE holds to one value (`kind = 'slow' and dimension = :dimension`)."""
+    if node is None:
+        return frozenset()
+    if node["type"] == "CONJUNCTION_AND":
+        return frozenset[str]().union(*map(fixed_names, node["children"]))
+    if node["class"] == "SUBQUERY" and node.get("child", {}).get("column_names", [""])[-1] == "vantage":
+        return frozenset({"vantage"})  # `vantage in (select vantage from front)`: a front has one
+    if node["type"] != "COMPARE_EQUAL":
+        return frozenset()
+    sides = (node["left"], node["right"])
+    names = [str(side["column_names"][-1]) for side in sides if side["class"] == "COLUMN_REF"]
+    return frozenset(names) if any(side["class"] in ("CONSTANT", "PARAMETER") for side in sides) else frozenset()
 
 
 def aggregates(node: Node) -> bool:
@@ -143,7 +159,7 @@ _DOUBLE = words("/ avg corr sqrt exp ln log2 log10 power pow regr_slope regr_r2 
 def _literal_kind(literal: Node) -> str:
     kind = literal.get("kind")
     if kind == "NUMERIC":
-        return "double" if "e" in literal["text"].lower() else "decimal"
+        return "double" if "e" in literal["text"].lower() else "short"
     return {"INTEGER": "int", "STRING": "text", "BOOLEAN": "bool", "NULL_LITERAL": "null"}.get(str(kind), "unknown")
 
 

@@ -14,8 +14,10 @@ import polars as pl
 
 from llmdoctor.store import Row, Store, package_sql
 
+# What Spark's SQL has and DuckDB has not, or counts otherwise (its count_if of no rows is null).
 MACROS = """
 create macro unix_micros(x) as epoch_us(x);
+create macro count_if(x) as count(case when x then 1 end);
 create macro size(x) as len(x);
 create macro explode(x) as unnest(x);
 """

@@ -1,4 +1,4 @@
-"""Writes a big native log for the benchmark: `python tests/bench/make_log.py ROWS PATH`. Same bytes for same arguments."""
+"""Writes a big native log: `python tests/bench/make_log.py ROWS PATH`. Same bytes for the same arguments."""
 
 import json
 import random

@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 venv=.venv-real
 model=$venv/model/small.gguf
-wanted=(dasllama==0.6.6 gguf==0.19.0 'openai==3.57.0' 'litellm[proxy]==1.108.7' 'flask==3.1.3' 'gunicorn==23.0.0')
+wanted=(dasllama==0.6.6 gguf==0.19.0 'openai==3.57.0' 'litellm[proxy]==1.108.7' 'flask==3.1.3' 'gunicorn==23.0.0' pysail==0.7.2 pyspark-client==4.2.0)
 
 if ! command -v nginx >/dev/null; then
     apt-get update -qq

@@ -1,0 +1,43 @@
+# Each target sets up what it needs: a machine with make and Python 3.11 or later is enough.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+SAMPLE ?= sample_logs/queueing
+
+.PHONY: demo test test-real lint bench accuracy clean
+
+# A report from a sample incident: open demo-report.html.
+demo: $(VENV)/installed
+	$(BIN)/llmdoctor analyze $(SAMPLE) -o demo-report.html
+
+test: $(VENV)/installed
+	$(BIN)/python -m pytest
+
+# Real proxies, servers and engines; installs them first.
+test-real: $(VENV)/installed
+	PYTHON=$(PYTHON) bash tests/real/install.sh
+	$(BIN)/python -m pytest -o addopts="-q --strict-markers" tests/real
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+	$(BIN)/llmdoctor rules lint
+
+bench: $(VENV)/installed
+	$(BIN)/python -m tests.bench.bench
+
+# How often the diagnosis is right, on simulated incidents.
+accuracy: $(VENV)/installed
+	$(BIN)/python -m tests.simulator.score
+
+# The stamp is younger than pyproject.toml once everything that it names is installed.
+$(VENV)/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "llmdoctor needs Python 3.11 or later: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .venv-real .cache dist demo-report.html

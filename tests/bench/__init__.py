@@ -1,0 +1,1 @@
+"""Measurements: what the program costs. Nothing here is asserted."""

@@ -1,0 +1,97 @@
+"""How much the whole of `analyze` costs beside only reading the file: `python -m tests.bench.bench`. Asserts nothing.
+
+A million native lines; `python -m llmdoctor analyze FILE --json /dev/null` against a typed `read_json` of the same
+columns into a table, each in a process of its own, interleaved. CPU seconds are those of the process, peak RSS is the
+kernel's. Measured, not asserted: machines differ, the ratio much less.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmdoctor.store import Store
+from tests.bench.make_log import main as make_log
+
+ROWS = 1_000_000
+ROUNDS = 3
+ROOT = Path(__file__).parents[2]
+
+READ = """
+import sys
+import duckdb
+
+path, columns = sys.argv[1], sys.argv[2]
+db = duckdb.connect()
+db.execute("set preserve_insertion_order = false")
+source = f"read_json(?, format = 'newline_delimited', columns = {columns})"
+db.execute(f"create table attempts as select * from {source}", [path])
+print(db.execute("select count(*) from attempts").fetchone()[0])
+"""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """CPU seconds of all threads and peak memory in MiB."""
+
+    cpu_s: float
+    peak_mib: float
+
+
+def main() -> None:
+    """Makes the log once, measures both in turn and prints the medians and their ratio."""
+    path = _log()
+    ours = [sys.executable, "-m", "llmdoctor", "analyze", str(path), "--json", os.devnull, "--quiet"]
+    bare = [sys.executable, "-c", READ, str(path), _columns(path)]
+    found: dict[str, list[Cost]] = {"analyze": [], "read_json": []}
+    for number in range(1, ROUNDS + 1):
+        for name, command in (("read_json", bare), ("analyze", ours)):
+            found[name].append(cost := _measure(command))
+            print(f"round {number}: {name:<9} {cost.cpu_s:6.2f} s CPU, {cost.peak_mib:6.0f} MiB", flush=True)
+    cpu = {name: statistics.median(cost.cpu_s for cost in costs) for name, costs in found.items()}
+    peak = {name: max(cost.peak_mib for cost in costs) for name, costs in found.items()}
+    size = path.stat().st_size / 1e6
+    print(f"{ROWS:,} lines, {size:.0f} MB, median of {ROUNDS} rounds:")
+    for name in found:
+        print(f"  {name:<9} {cpu[name]:6.2f} s CPU, {peak[name]:6.0f} MiB, {size / cpu[name]:6.0f} MB a CPU second")
+    times, more = cpu["analyze"] / cpu["read_json"], peak["analyze"] / peak["read_json"]
+    print(f"  analyze / read_json = {times:.2f} in CPU, {more:.2f} in memory")
+
+
+def _log() -> Path:
+    path = ROOT / f".cache/bench-{ROWS}.jsonl"
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        make_log(ROWS, path.with_suffix(".part"))
+        path.with_suffix(".part").rename(path)
+    return path
+
+
+def _columns(path: Path) -> str:
+    """The columns of the log with their canonical types, as the struct that `read_json` wants."""
+    with Store() as store:
+        store.create()
+        types = store.columns("attempts")
+        seen = store.run("select json_keys(json) from read_ndjson_objects(?) limit 10000", [str(path)])
+    names = sorted({name for (keys,) in seen for name in keys})
+    return "{" + ", ".join(f"'{name}': '{types[name]}'" for name in names) + "}"
+
+
+def _measure(command: list[str]) -> Cost:
+    """Runs a command to its end; the kernel says what it cost."""
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    assert process.stdout is not None
+    output = process.stdout.read().decode(errors="replace")
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        sys.exit(f"{' '.join(command[:4])} ended with {process.returncode}:\n{output[-2000:]}")
+    return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+
+
+if __name__ == "__main__":
+    main()
