@@ -1,0 +1,5 @@
+"""`python -m llmdoctor`."""
+
+from llmdoctor.cli import main
+
+main()

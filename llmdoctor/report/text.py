@@ -1,0 +1,209 @@
+"""One screen for the terminal: at most 80 columns, plain ASCII where the stream knows no more, colour if wanted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from llmdoctor.diagnose.values import Cause, Diagnosis, Evidence
+from llmdoctor.report import figures, prose, view
+from llmdoctor.report.columns import fit, table, wrap
+from llmdoctor.report.view import Finding
+
+WIDTH = 80
+
+_COLOURS = {"bad": "1;31", "warn": "33", "good": "32", "strong": "1", "dim": "2", "": ""}
+_LEVEL_STYLE = {"healthy": "good", "attention": "warn", "unhealthy": "bad", "undetermined": "strong"}
+_SEVERITY_STYLE = {"critical": "bad", "high": "bad", "medium": "warn", "low": ""}
+_ASCII = {"■": "#", "▲": "!", "●": "*", "○": "-", "…": "...", "\u00a0": " ", "\u2013": "-", "\u2019": "'"}
+_MARKS = {"for": "+", "against": "-", "unknown": "?"}
+
+
+@dataclass
+class _Screen:
+    """Lines in the making. A style colours the first `lead` characters, or the whole line."""
+
+    colour: bool
+    ascii: bool
+    lines: list[str] = field(default_factory=list)
+
+    def say(self, text: str) -> str:
+        """Text from data or a page as it may be shown: one line, no control characters."""
+        shown = figures.line(text)
+        return "".join(map(_letter, shown)) if self.ascii else shown
+
+    @property
+    def ellipsis(self) -> str:
+        return "..." if self.ascii else "…"
+
+    def add(self, text: str = "", style: str = "", lead: int | None = None) -> None:
+        """One finished line."""
+        text = "".join(map(_letter, text)) if self.ascii else text
+        text = fit(text.replace("\u00a0", " "), WIDTH, self.ellipsis).rstrip()
+        if self.colour and style and text:
+            lead = len(text) if lead is None else lead
+            text = f"\x1b[{_COLOURS[style]}m{text[:lead]}\x1b[0m{text[lead:]}"
+        self.lines.append(text)
+
+    def flow(self, text: str, first: str = "", then: str = "", style: str = "", lead: int | None = None) -> None:
+        """A sentence over as many lines as it needs; the lead is coloured in the first."""
+        for number, row in enumerate(wrap(self.say(text), WIDTH, first, then)):
+            self.add(row, style if number == 0 or lead is None else "", lead)
+
+    def grid(self, rows: Sequence[Sequence[str]], sides: str, shrink: Sequence[tuple[int, int]]) -> list[str]:
+        """A table's lines, indented by two."""
+        clean = [[self.say(cell) if cell.strip() == cell else cell for cell in row] for row in rows]
+        return ["  " + row for row in table(clean, sides, WIDTH - 2, shrink, self.ellipsis)]
+
+    def heading(self, word: str, lines: Sequence[str], styles: Sequence[str] = ()) -> None:
+        """A table whose first line carries a heading; the first word of the others may have a style each."""
+        self.add(word + lines[0][len(word) :], "strong")
+        for number, row in enumerate(lines[1:]):
+            self.add(row, styles[number] if styles else "", 12)
+
+    def more(self, left: int, what: str, indent: str = "  ") -> None:
+        """ "and N more", where there are."""
+        if left > 0:
+            self.add(f"{indent}and {left:,} more{what}", "dim")
+
+
+def _letter(letter: str) -> str:
+    return letter if letter.isascii() else _ASCII.get(letter, "?")
+
+
+def render(
+    diagnosis: Diagnosis,
+    *,
+    colour: bool = False,
+    encoding: str = "utf-8",
+    quiet: bool = False,
+    verbose: bool = False,
+    paths: Sequence[str] = (),
+) -> str:
+    """The summary, newline at the end. `quiet`: the verdict only; `verbose`: all evidence and how every rule ended;
+    `paths`: the files written, named last. Where `encoding` is no Unicode one, only ASCII is used."""
+    screen = _Screen(colour, not encoding.lower().replace("_", "-").startswith("utf"))
+    _verdict(screen, diagnosis)
+    if not quiet:
+        screen.flow(view.scope(diagnosis))
+        for note in diagnosis.notes if verbose else diagnosis.notes[:3]:
+            screen.flow(note, "Note: ", "      ", "warn", 5)
+        _metrics(screen, diagnosis, verbose)
+        _findings(screen, diagnosis, verbose)
+        _unknown(screen, diagnosis, verbose)
+        if verbose:
+            _rules(screen, diagnosis)
+        if diagnosis.verdict.next:
+            screen.add()
+            screen.flow(diagnosis.verdict.next, "Next: ", "      ", "strong", 5)
+    for path in paths:
+        screen.flow(path, "Report: ", "        ", "strong", 7)
+    return "\n".join(screen.lines) + "\n"
+
+
+def _verdict(screen: _Screen, diagnosis: Diagnosis) -> None:
+    word = diagnosis.verdict.level.upper()
+    screen.flow(diagnosis.verdict.text, f"{word}: ", "", _LEVEL_STYLE[diagnosis.verdict.level], len(word))
+
+
+def _metrics(screen: _Screen, diagnosis: Diagnosis, verbose: bool) -> None:
+    chosen = diagnosis.metrics if verbose else diagnosis.metrics[:5]
+    if not chosen:
+        return
+    rows = [["", "", "n ", "P50", "P95", "P99"]]
+    for metric in chosen:
+        percentiles = [view.percentile(value) for value in (metric.p50, metric.p95, metric.p99)]
+        number = figures.count(metric.n) + ("*" if metric.censored else " ")
+        rows.append([view.metric_name(metric), view.population(metric), number, *percentiles])
+    screen.add()
+    screen.heading("Key figures", screen.grid(rows, "<<>>>>", ((1, 8), (0, 8))))
+    screen.more(len(diagnosis.metrics) - len(chosen), "")
+    if any(metric.censored for metric in chosen):
+        screen.add('  * some were cut off and count as "at least" what they took', "dim")
+
+
+def _findings(screen: _Screen, diagnosis: Diagnosis, verbose: bool) -> None:
+    found = view.findings(diagnosis)
+    if not found:
+        return
+    shown = found if verbose else found[:8]
+    rows = [["", "symptom", "who", "observed", "limit", "affected"]]
+    for finding in shown:
+        symptom = finding.symptom
+        values = [figures.limit(value, symptom.unit) for value in (symptom.observed, symptom.expected)]
+        word = f"{view.SHAPES[symptom.severity]} {symptom.severity}"
+        rows.append([word, symptom.id, symptom.subject, *values, view.affected(symptom, "/")])
+    screen.add()
+    lines = screen.grid(rows, "<<<>>>", ((2, 9), (1, 14), (3, 12), (4, 8), (5, 8)))
+    screen.heading("Findings", lines, [_SEVERITY_STYLE[finding.symptom.severity] for finding in shown])
+    screen.more(len(found) - len(shown), "")
+    told = found if verbose else [finding for finding in found if finding.causes][:3] or found[:2]
+    for finding in told:
+        _finding(screen, finding, verbose)
+
+
+def _finding(screen: _Screen, finding: Finding, verbose: bool) -> None:
+    symptom = finding.symptom
+    where = [symptom.subject if symptom.subject != "all" else "", f"at {symptom.vantage}" if symptom.vantage else ""]
+    where.append(figures.clock(symptom.first_at, symptom.last_at))
+    screen.add()
+    if figures.limit(symptom.observed, symptom.unit) != figures.measure(symptom.observed, symptom.unit):
+        where.append(f"{figures.measure(symptom.observed, symptom.unit)} against {figures.number(symptom.expected)}")
+    facts = ", ".join(fit(screen.say(word), 40, screen.ellipsis) for word in where if word)
+    number = f"{finding.number}. "
+    screen.flow(symptom.title + (f" ({facts})" if facts else ""), number, "   ", "strong")
+    causes = finding.causes if verbose else finding.causes[:2]
+    for cause in causes:
+        _cause(screen, cause, verbose)
+    screen.more(len(finding.causes) - len(causes), " causes", "   ")
+    for cause, where_told in finding.also[: None if verbose else 2]:
+        screen.flow(f"{cause.title} ({view.certainty(cause)}), see finding {where_told}", "   ", "     ")
+    if not finding.best:
+        screen.flow("No cause is supported by these logs; see what could not be checked.", "   ", "   ")
+    elif finding.unexplained is not None and finding.unexplained >= 0.1:
+        screen.flow(f"Unexplained: {figures.share(finding.unexplained)}", "   ", "   ")
+
+
+def _cause(screen: _Screen, cause: Cause, verbose: bool) -> None:
+    explains = f"; explains {figures.share(cause.excess_share)} of it" if cause.excess_share is not None else ""
+    screen.flow(f"{cause.title} ({view.certainty(cause)}{explains})", "   ", "     ", "strong")
+    evidence: Sequence[Evidence] = cause.evidence if verbose else view.strongest(cause.evidence, 2)
+    for item in evidence:
+        style = {"for": "good", "against": "bad"}.get(item.verdict, "dim")
+        screen.flow(item.text, f"   {_MARKS[item.verdict]} ", "     ", style, 4)
+    if cause.equal_to:
+        screen.flow(f"As likely: {figures.listed(cause.equal_to, 3)}", "     ", "     ")
+    if cause.separate_by:
+        screen.flow(f"To tell them apart: {cause.separate_by}", "     ", "     ")
+    for fix in cause.fix if verbose else cause.fix[:1]:
+        screen.flow(
+            figures.cut(prose.plain(fix.text), 4000 if verbose else 170),
+            f"   Fix, {screen.say(fix.product)}: ",
+            "     ",
+        )
+    if verbose and cause.verify:
+        screen.flow(prose.plain(cause.verify), "   Verify: ", "     ")
+
+
+def _unknown(screen: _Screen, diagnosis: Diagnosis, verbose: bool) -> None:
+    shown = diagnosis.unknown if verbose else diagnosis.unknown[:3]
+    if not shown:
+        return
+    screen.add()
+    screen.add("Could not be checked, for want of a field", "strong")
+    for item in shown:
+        unlocks = figures.listed(item.unlocks, 4)
+        screen.flow(f"{item.field.replace('|', ' or ')} would unlock {unlocks}", "  ", "    ")
+        if verbose and item.how:
+            screen.flow(item.how, "    ", "    ")
+    screen.more(len(diagnosis.unknown) - len(shown), "")
+
+
+def _rules(screen: _Screen, diagnosis: Diagnosis) -> None:
+    screen.add()
+    screen.add("Rules", "strong")
+    for word, _, ids in view.tally(diagnosis):
+        screen.flow(f"{word} {len(ids)}: " + (", ".join(ids) or "none"), "  ", "    ")
+    if diagnosis.considered:
+        screen.add()
+        screen.add("Causes that were considered", "strong")
+        for name, ending in sorted(diagnosis.considered.items()):
+            screen.flow(f"{name}: {ending}", "  ", "    ")

@@ -1,0 +1,48 @@
+"""The ticket's text: short, and nothing in it is markup that we did not write."""
+
+import pytest
+from markdown_it import MarkdownIt
+
+from llmdoctor.report import markdown
+from tests.report_samples import ALL, HOSTILE, ordinary
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_is_below_4000_characters(name: str) -> None:
+    assert len(markdown.render(ALL[name]())) < 4000
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_renders_to_text_lists_and_code_only(name: str) -> None:
+    parser = MarkdownIt("gfm-like", {"html": True, "linkify": False})
+    tags = {
+        token.tag
+        for outer in parser.parse(markdown.render(ALL[name]()))
+        for token in (outer, *(outer.children or ()))
+        if token.type not in {"text", "inline"}
+    }
+    assert tags <= {"p", "ol", "ul", "li", "strong", "code", "br", ""}
+
+
+@pytest.mark.parametrize(
+    "text", [*HOSTILE, "see https://evil.example/x now", "www.evil.example", "mail a@b.c", "#12 !3"]
+)
+def test_escapes_whatever_is_not_plain(text: str) -> None:
+    parser = MarkdownIt("gfm-like", {"html": True, "linkify": False})
+    inner = [token for outer in parser.parse("- for: " + markdown.escaped(text)) for token in outer.children or ()]
+    assert {token.type for token in inner} <= {"text", "code_inline"}
+    plain = "".join(token.content for token in inner if token.type == "text")
+    assert not any(risk in plain for risk in ("@", "://", "www.", "<", "[", "](", "#1"))
+
+
+def test_tells_verdict_finding_cause_evidence_fix_and_gaps() -> None:
+    text = markdown.render(ordinary())
+    for words in (
+        "**Unhealthy**: Requests to llama-3.3-70b",
+        "1. **Requests wait long for their first token** (critical; `model=llama-3.3-70b`;",
+        "- for: At equal prompt length",
+        "- against: Of the slowest hundred",
+        "- fix, vLLM: Raise the number",
+        "- `queue_ms` would unlock `long_queue`",
+    ):
+        assert words in text
