@@ -15,6 +15,9 @@ from markdown_it import MarkdownIt
 
 from llmdoctor.errors import PageError
 
+# Languages of blocks that are read as data and so are no part of the prose.
+DATA = ("toml", "sql", "log", "jsonl")
+
 
 @dataclass(frozen=True)
 class Block:
@@ -131,7 +134,8 @@ def _assemble(
 
 
 def _prose(lines: Sequence[str], first: int, last: int, fences: Sequence[tuple[int, int, Block]]) -> str:
-    hidden = {number for start, end, _ in fences for number in range(start, end)}
+    data = [fence for fence in fences if fence[2].language in DATA]  # a command in a ```sh block stays with its text
+    hidden = {number for start, end, _ in data for number in range(start, end)}
     return "\n".join(line for number, line in enumerate(lines[first:last], first) if number not in hidden).strip()
 
 

@@ -158,7 +158,10 @@ def missing_fields(book: Rulebook, wanted: Iterable[tuple[str, str]]) -> tuple[M
         if (logged := LOGGED_AS.get(field, field)) is not None:
             unlocks[logged].add(rule_id)
     ordered = sorted(unlocks, key=lambda field: (-len(unlocks[field]), field))
-    return tuple(MissingField(field, tuple(sorted(unlocks[field])), _how(book, field)) for field in ordered)
+    return tuple(
+        MissingField(field.removeprefix("calls."), tuple(sorted(unlocks[field])), _how(book, field))
+        for field in ordered
+    )
 
 
 def _how(book: Rulebook, field: str) -> str:
