@@ -15,7 +15,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("store",),
     ("stats",),
     ("rulebook",),
-    ("sqltree", "dialect", "queries", "lint"),
+    ("lint",),
     ("ingest", "probe"),
     ("diagnose",),
     ("compare",),

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from llmdoctor import lint, queries, rulebook, stats
+from llmdoctor import lint, rulebook, stats
+from llmdoctor.lint import queries
 from llmdoctor.store import Store
 
 SYMPTOM = """# Calls fail

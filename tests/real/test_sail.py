@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from llmdoctor import ingest, queries, rulebook, stats
+from llmdoctor import ingest, rulebook, stats
 from llmdoctor.diagnose.examples import fill_example
 from llmdoctor.errors import StoreError
+from llmdoctor.lint import queries
 from llmdoctor.rulebook import CauseRule, SymptomRule
 from llmdoctor.store import Store
 from tests.simulator.log import write

@@ -6,7 +6,7 @@ Sources: DESIGN section 3 and `tests/real/test_sail.py`, which runs every rule o
 import re
 from collections.abc import Sequence
 
-from llmdoctor.sqltree import AGGREGATES, Node, children, kind_of, words
+from llmdoctor.lint.sqltree import AGGREGATES, Node, children, kind_of, words
 
 COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 QUOTED = re.compile(r'"')
@@ -153,7 +153,9 @@ def _word_fault(node: Node, name: str, operands: Sequence[Node]) -> str | None:
     if name in INSTEAD:
         return f"uses {name}: {INSTEAD[name]}"
     if name not in ALLOWED:
-        return f"uses {name}, which is not in the common SQL of DuckDB and Spark: see ALLOWED in llmdoctor/dialect.py"
+        return (
+            f"uses {name}, which is not in the common SQL of DuckDB and Spark: see ALLOWED in llmdoctor/lint/dialect.py"
+        )
     if name in ("/", "%", "mod") and not _never_zero(operands[-1]):
         return f"divides ({name}) by what may be 0: write a {name} nullif(b, 0)"
     if name == "quantile_disc" and not node.get("order_bys", {}).get("orders"):

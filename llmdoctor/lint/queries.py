@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from llmdoctor import dialect, sqltree
 from llmdoctor.errors import StoreError
-from llmdoctor.sqltree import Node
+from llmdoctor.lint import dialect, sqltree
+from llmdoctor.lint.sqltree import Node
 from llmdoctor.store import Store, bind_limits, package_sql
 
 Tokens = frozenset[str]

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from llmdoctor import queries, stats
-from llmdoctor.dialect import blanked
+from llmdoctor import stats
 from llmdoctor.errors import StoreError
+from llmdoctor.lint import queries
+from llmdoctor.lint.dialect import blanked
+from llmdoctor.lint.queries import Query, Relation
+from llmdoctor.lint.sqltree import words
 from llmdoctor.pages import Block, Page
-from llmdoctor.queries import Query, Relation
 from llmdoctor.rulebook import ID, CauseRule, EvidenceRule, Rulebook, Sample, SymptomRule
-from llmdoctor.sqltree import words
 from llmdoctor.store import Store, bind_limits
 
 SYMPTOM_COLUMNS = (
