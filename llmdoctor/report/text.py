@@ -110,7 +110,7 @@ def _metrics(screen: _Screen, diagnosis: Diagnosis, verbose: bool) -> None:
         return
     rows = [["", "", "n ", "P50", "P95", "P99"]]
     for metric in chosen:
-        percentiles = [view.percentile(value) for value in (metric.p50, metric.p95, metric.p99)]
+        percentiles = view.percentiles(metric)
         number = figures.count(metric.n) + ("*" if metric.censored else " ")
         rows.append([view.metric_name(metric), view.population(metric), number, *percentiles])
     screen.add()

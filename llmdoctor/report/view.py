@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from llmdoctor.diagnose.values import CaseGroup, Cause, Diagnosis, Evidence, Metric, Side, Symptom
 from llmdoctor.report import figures
 from llmdoctor.report.figures import NBSP
+from llmdoctor.stats import LEAST_ROWS
 
 LEVELS = {"healthy": "Healthy", "attention": "Attention", "unhealthy": "Unhealthy", "undetermined": "Undetermined"}
 SHAPES = {"critical": "■", "high": "▲", "medium": "●", "low": "○"}
@@ -118,9 +119,13 @@ def population(metric: Metric) -> str:
     return ", ".join(figures.line(word) for word in (metric.vantage, metric.model or "", kind) if word)
 
 
-def percentile(value: float | None) -> str:
-    """A percentile, or that there are too few requests for it."""
-    return "too few" if value is None else figures.duration(value)
+def percentiles(metric: Metric) -> list[str]:
+    """P50, P95 and P99; "too few" requests for one, or "cut off": it lies beyond what was waited for."""
+    values = {0.5: metric.p50, 0.95: metric.p95, 0.99: metric.p99}
+    return [
+        figures.duration(value) if value is not None else "too few" if metric.n < LEAST_ROWS[q] else "cut off"
+        for q, value in values.items()
+    ]
 
 
 def interval(metric: Metric) -> str:

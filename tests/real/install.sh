@@ -10,9 +10,12 @@ venv=.venv-real
 model=$venv/model/small.gguf
 wanted=(dasllama==0.6.6 gguf==0.19.0 'openai==3.57.0' 'litellm[proxy]==1.108.7' 'flask==3.1.3' 'gunicorn==23.0.0' pysail==0.7.2 pyspark-client==4.2.0)
 
-if ! command -v nginx >/dev/null; then
+debian=()
+command -v nginx >/dev/null || debian+=(nginx-light)
+command -v chromium >/dev/null || debian+=(chromium)
+if [ ${#debian[@]} -gt 0 ]; then
     apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nginx-light
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${debian[@]}"
 fi
 
 # The stamp names what is inside, so that a changed list installs again.
