@@ -134,8 +134,9 @@ def formats_show(name: str) -> None:
 
     names = [one.id for one in load_formats()]
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
-        raise UsageError(f"no format is called {name!r}: did you mean {near[0] if near else 'llmdoctor formats list'}?")
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else "see 'llmdoctor formats list'"
+        raise UsageError(f"no format is called {name!r}: {hint}")
     with resources.as_file(resources.files("llmdoctor") / "formats" / f"{name}.md") as path:
         _page(path)
 

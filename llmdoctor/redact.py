@@ -51,6 +51,10 @@ _TEXT_VALUE = re.compile(
 _ESCAPED_TEXT = re.compile(
     rf'(\\"(?:{_TEXT_KEYS})\\"\s*:\s*)(\\".*?(?:[^\\]\\"|$)|[\[{{].*)', re.IGNORECASE | re.DOTALL
 )
+# Outside of JSON (`prompt=...`, a Python dict) nothing tells where the text ends: all of the rest may be it.
+_LOOSE_TEXT = re.compile(
+    rf"(?<!\w)((?:'(?:{_TEXT_KEYS})'\s*:|(?:{_TEXT_KEYS})\s*[=:])\s*)(?![\s…]).*", re.IGNORECASE | re.DOTALL
+)
 
 
 def mask(text: str) -> str:
@@ -67,6 +71,7 @@ def snippet(line: bytes | str) -> str:
     text = line[:65536].decode("utf-8", "replace") if isinstance(line, bytes) else line[:65536]
     text = _ESCAPED_TEXT.sub(r"\1…", text)
     text = _TEXT_VALUE.sub(lambda found: found.group(1) + ("…" if found.group(2)[0] in "[{" else '"…"'), text)
+    text = _LOOSE_TEXT.sub(r"\1…", text)
     text = mask(text)
     text = "".join(one if one.isprintable() else "·" for one in text)
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"

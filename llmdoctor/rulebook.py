@@ -132,8 +132,9 @@ class Rulebook:
         """The id itself; UsageError with the nearest one where there is no such rule."""
         if rule_id in self.ids:
             return rule_id
-        near = difflib.get_close_matches(rule_id, self.ids, n=1, cutoff=0.0)
-        raise UsageError(f"no rule is called {rule_id!r}: did you mean {near[0] if near else 'llmdoctor rules list'}?")
+        near = difflib.get_close_matches(rule_id, self.ids, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else "see 'llmdoctor rules list'"
+        raise UsageError(f"no rule is called {rule_id!r}: {hint}")
 
 
 def shipped_rules() -> Path:

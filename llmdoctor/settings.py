@@ -11,6 +11,7 @@ The keys are the long options of `llmdoctor analyze` without their dashes.
 """
 
 import difflib
+import math
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -106,9 +107,12 @@ def limits(pairs: Collection[str]) -> dict[str, float]:
         if not equals or "." not in name:
             raise UsageError(f"--set {pair}: write it as RULE.LIMIT=NUMBER, as in high_ttft.limit_ms=800")
         try:
-            found[name.strip()] = float(value)
+            number = float(value)
         except ValueError as error:
             raise UsageError(f"--set {pair}: {value!r} is no number") from error
+        if not math.isfinite(number):
+            raise UsageError(f"--set {pair}: {value!r} is no limit; leave the rule out with --ignore")
+        found[name.strip()] = number
     return found
 
 
@@ -163,8 +167,8 @@ def _limits(name: str, value: Any, _folder: Path) -> dict[str, Any]:
             {f"{key}.{limit}": number for limit, number in inner.items()} if isinstance(inner, dict) else {key: inner}
         )
     for key, number in flat.items():
-        if isinstance(number, bool) or not isinstance(number, (int, float)):
-            raise TypeError(f"{key} must be a number")
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
+            raise TypeError(f"{key} must be a finite number")
     return {name: {key: float(number) for key, number in flat.items()}}
 
 

@@ -46,9 +46,9 @@ def prepare(store: Store) -> None:
     store.script(package_sql("derived/tables.sql"))
     vantages = [vantage for (vantage,) in store.run("select distinct vantage from attempts order by 1") if vantage]
     for vantage in vantages:
-        store.run(package_sql("derived/in_flight.sql"), {"vantage": vantage})
-    store.script(package_sql("derived/expected.sql"))
-    store.script(package_sql("derived/tried.sql"))
+        _write_in_flight(store, vantage)
+    _write_expected(store)
+    _write_tried(store)
     if len(vantages) > 1:
         for kind in ("response", "request", "trace"):
             store.run(package_sql("derived/pairs.sql"), {"kind": kind})
@@ -59,10 +59,47 @@ def prepare(store: Store) -> None:
     _write_walls(store)
 
 
-def set_front(store: Store, vantage: str) -> None:
-    """Points the view `front` at the attempts of one vantage."""
-    literal = vantage.replace("'", "''")
-    store.script(f"create or replace view front as select * from attempts where vantage = '{literal}'")
+def set_front(store: Store, vantage: str, alone: bool = False) -> None:
+    """Points the view `front` at the attempts of one vantage; `alone`: all attempts are of this one."""
+    name = _literal(vantage)
+    where = "" if alone else f" where vantage = {name}"
+    # A constant costs a query nothing to read, to group by and to join on.
+    store.script(f"create or replace view front as select * replace ({name} as vantage) from attempts{where}")
+
+
+def _write_in_flight(store: Store, vantage: str) -> None:
+    """For each start of one vantage: the starts before it less the ends up to it."""
+    known = pl.DataFrame(
+        store.arrow(
+            "select attempt_id, epoch_us(started_at) as start_us, epoch_us(ended_at) as end_us from attempts"
+            f" where vantage = {_literal(vantage)} and started_at is not null and ended_at >= started_at"
+            " and time_basis is distinct from 'relative'"
+        )
+    ).sort("attempt_id")  # a rank by start
+    ends = known["end_us"].sort()
+    ended = ends.search_sorted(known["start_us"], side="right").cast(pl.Int64)
+    others = (pl.int_range(len(known), eager=True) - ended).clip(0).cast(pl.Int32)
+    since = pl.select(pl.when(ended > 0).then(known["start_us"] - ends.gather((ended - 1).clip(0))) / 1000).to_series()
+    store.lend("starts", pl.DataFrame({"attempt_id": known["attempt_id"], "others": others, "since_end_ms": since}))
+    store.script(package_sql("derived/in_flight.sql"))
+    store.take_back("starts")
+
+
+def _write_expected(store: Store) -> None:
+    """Where all attempts have a start and an end, an inner join finds the same and costs half."""
+    sql = package_sql("derived/expected.sql")
+    timed, every = store.run("select (select count(*) from in_flight), (select count(*) from attempts)")[0]
+    store.script(sql.replace("left   join in_flight", "join   in_flight") if timed == every else sql)
+
+
+def _write_tried(store: Store) -> None:
+    """Most logs have no task that was tried twice: sorted hashes tell that for a third of what the query would cost."""
+    task = "coalesce(task_id, trace_id, prompt_hash || ' ' || coalesce(caller, ''))"  # as in tried.sql
+    sql = package_sql("derived/tried.sql")
+    hashes = pl.DataFrame(store.arrow(f"select hash(vantage, {task}) as h from attempts where {task} is not null"))["h"]
+    hashes = hashes.sort()
+    none = not (hashes == hashes.shift(1)).any()
+    store.script(sql.replace("from   attempts", "from   (select * from attempts limit 0)") if none else sql)
 
 
 # --- quantiles
@@ -73,20 +110,31 @@ def quantile(values: pl.Series, cut: pl.Series, q: float) -> Quantile:
 
     Kaplan-Meier: S(t) is the product of 1 - 1/r over the observed values up to t, r the rows still at risk; the
     quantile is the first observed t with S(t) <= 1 - q. Without cut rows this is the nearest rank."""
+    return _quantiles(values, cut, [q])[q]
+
+
+def _quantiles(values: pl.Series, cut: pl.Series, wanted: Sequence[float]) -> dict[float, Quantile]:
+    """`quantile` for several q, sorted once."""
     n = len(values)
-    if n < LEAST_ROWS[q]:
-        return Quantile(None, None, None)
+    enough = [q for q in wanted if n >= LEAST_ROWS[q]]
+    found = dict.fromkeys(wanted, Quantile(None, None, None))
+    if not cut.any():
+        ranked = values.sort()
+        return found | {q: _ranked(ranked, n, q) for q in enough}
     frame = pl.DataFrame({"t": values, "cut": cut}).sort("t", "cut")
-    if not frame["cut"].any():
-        low, high = interval_ranks(n, q)
-        ranked = frame["t"]
-        return Quantile(ranked[math.ceil(q * n) - 1], ranked[low - 1], ranked[high - 1] if high <= n else None)
     risk = n - pl.int_range(n, eager=True)
     drop = pl.select(pl.when(frame["cut"]).then(0.0).otherwise(-(1.0 / risk))).to_series()
     survival = drop.log1p().cum_sum().exp()
     frame = frame.with_columns(survival.alias("s")).filter(~pl.col("cut"))
-    spread = 1.96 * math.sqrt(q * (1 - q) / n)
-    return Quantile(*(_first_at_or_below(frame, 1 - edge) for edge in (q, q - spread, q + spread)))
+    for q in enough:
+        spread = 1.96 * math.sqrt(q * (1 - q) / n)
+        found[q] = Quantile(*(_first_at_or_below(frame, 1 - edge) for edge in (q, q - spread, q + spread)))
+    return found
+
+
+def _ranked(ranked: pl.Series, n: int, q: float) -> Quantile:
+    low, high = interval_ranks(n, q)
+    return Quantile(ranked[math.ceil(q * n - 1e-9) - 1], ranked[low - 1], ranked[high - 1] if high <= n else None)
 
 
 def cut_quantile(store: Store, table: str, sql: str, values: Row, q: float) -> Quantile:
@@ -130,12 +178,7 @@ def _write_quantiles(store: Store) -> None:
         f"select vantage, model, stream, {MEASURED_COUNTS} from measured group by all"
         f" order by count(*) desc, vantage, model, stream limit {MAX_GROUPS}"
     )
-    rows = [
-        _quantile_row(store, group, name)
-        for group in groups
-        for name in ("ttft_ms", "total_ms", "tpot_ms")
-        if group[f"{name}_known"]
-    ]
+    rows = [row for group in groups for row in _quantile_rows(store, group)]
     store.insert("quantiles", list(store.columns("quantiles")), rows)
     store.script("drop view measured")
 
@@ -163,32 +206,22 @@ MEASURED_COUNTS = ", ".join(
 )
 
 
-def _quantile_row(store: Store, group: Row, name: str) -> list[object]:
+def _quantile_rows(store: Store, group: Row) -> list[list[object]]:
     where = " and ".join(f"{key} is not distinct from {_literal(group[key])}" for key in ("vantage", "model", "stream"))
-    source = f"from measured where {name} is not null and {where}"
-    n, cut = group[f"{name}_known"], group[f"{name}_cut"]
-    wanted = [q for q in (0.5, 0.95, 0.99) if n >= LEAST_ROWS[q]]
-    if cut:
-        frame = pl.DataFrame(store.arrow(f"select {name} as t, {name}_cut as cut {source}"))
-        found = {q: quantile(frame["t"], frame["cut"], q) for q in wanted}
-    else:
-        found = _ranked(store, name, source, n, wanted)
-    shown = found[wanted[-1]] if wanted else Quantile(None, None, None)
-    values = [found[q].value if q in found else None for q in (0.5, 0.95, 0.99)]
-    return [group["vantage"], group["model"], group["stream"], name, n, cut, *values, shown.low, shown.high]
-
-
-def _ranked(store: Store, name: str, source: str, n: int, wanted: Sequence[float]) -> dict[float, Quantile]:
-    """Nearest ranks and their intervals, found by DuckDB: `quantile_disc(x, (r - 0.5) / n)` is the value of rank r."""
-    ranks = [rank for q in wanted for rank in (math.ceil(q * n - 1e-9), *interval_ranks(n, q))]
-    if not ranks:
-        return {}
-    asked = ", ".join(repr((min(rank, n) - 0.5) / n) for rank in ranks)
-    values = store.run(f"select quantile_disc({name}, [{asked}]) {source}")[0][0]
-    return {
-        q: Quantile(values[3 * i], values[3 * i + 1], values[3 * i + 2] if ranks[3 * i + 2] <= n else None)
-        for i, q in enumerate(wanted)
-    }
+    names = [name for name in ("ttft_ms", "total_ms", "tpot_ms") if group[f"{name}_known"]]
+    if not names:
+        return []
+    asked = ", ".join(f"{name}, {name}_cut" for name in names)
+    frame = pl.DataFrame(store.arrow(f"select {asked} from measured where {where}"))
+    rows: list[list[object]] = []
+    for name in names:
+        n, cut = group[f"{name}_known"], group[f"{name}_cut"]
+        known = frame.select(name, f"{name}_cut").drop_nulls(name)
+        found = _quantiles(known[name], known[f"{name}_cut"], (0.5, 0.95, 0.99))
+        shown = next((found[q] for q in (0.99, 0.95, 0.5) if n >= LEAST_ROWS[q]), Quantile(None, None, None))
+        values = [one.value for one in found.values()]
+        rows.append([group["vantage"], group["model"], group["stream"], name, n, cut, *values, shown.low, shown.high])
+    return rows
 
 
 def _literal(value: object) -> str:
@@ -207,8 +240,8 @@ def _write_slices(store: Store, vantages: Sequence[str]) -> None:
         " p_value double, significant boolean, p99_ms double, removed_p99_ms double, explained_share double)"
     )
     for vantage in vantages:
-        dimensions = _dimensions(store, vantage)
-        tested = [row for kind in JUDGED if dimensions for row in _slices(store, vantage, kind, dimensions)]
+        store.script(f"create or replace table judged as {JUDGED.format(vantage=_literal(vantage))}")
+        tested = _slices(store, vantage)
         _mark_significant(tested)
         store.insert("slices", list(tested[0]) if tested else [], [list(row.values()) for row in tested])
     store.script("drop table if exists judged")
@@ -216,68 +249,66 @@ def _write_slices(store: Store, vantages: Sequence[str]) -> None:
 
 # Which attempts can be slow or failed, and which are. Slow: the slowest tenth by what they took against what their
 # tokens take in the quiet part of this log, at least half as much again; from three times on always, for where half of
-# all are slow the slowest tenth of them would point at a bystander.
-JUDGED = {
-    "slow": """
-        with ratio as (
-            select a.attempt_id, e.load,
-                   greatest(a.total_ms / nullif(e.expected_total_ms, 0),
-                            coalesce(a.ttft_ms / nullif(e.expected_ttft_ms, 0), 0)) as ratio
-            from   attempts a
-            join   expected e using (attempt_id)
-            where  a.vantage = {vantage} and a.outcome = 'completed' and coalesce(a.cache_hit, false) = false
-        )
-        select attempt_id, load <> 'busy' as calm,
-               ratio >= greatest(least((select percentile_disc(0.9) within group (order by ratio) from ratio), 3), 1.5)
-                   as bad
-        from   ratio
-        where  ratio is not null
-    """,
-    "failed": """
-        select a.attempt_id, e.load <> 'busy' as calm,
-               a.outcome in ('failed', 'timeout', 'incomplete', 'empty') as bad
-        from   attempts a
-        join   expected e using (attempt_id)
-        where  a.vantage = {vantage} and a.outcome not in ('unknown', 'cancelled', 'rate_limited')
-    """,
-}
+# all are slow the slowest tenth of them would point at a bystander. Null: not judged.
+JUDGED = """
+select a.attempt_id, e.load <> 'busy' as calm,
+       case when a.outcome = 'completed' and coalesce(a.cache_hit, false) = false
+            then greatest(a.total_ms / nullif(e.expected_total_ms, 0),
+                          coalesce(a.ttft_ms / nullif(e.expected_ttft_ms, 0), 0)) end as ratio,
+       case when a.outcome not in ('unknown', 'cancelled', 'rate_limited')
+            then a.outcome in ('failed', 'timeout', 'incomplete', 'empty') end as failed
+from   attempts a
+join   expected e using (attempt_id)
+where  a.vantage = {vantage}
+"""
+COUNTED = ("rows", "bad", "calm", "calm_bad")
+SLOW_FROM = "select greatest(least(percentile_disc(0.9) within group (order by ratio), 3), 1.5) from judged"
 
 
-def _slices(store: Store, vantage: str, kind: str, dimensions: Sequence[str]) -> list[Row]:
-    store.script(f"create or replace table judged as {JUDGED[kind].format(vantage=_literal(vantage))}")
-    if store.run("select count(*) from judged where bad")[0][0] < 3:
-        return []
-    sets = ", ".join(f"({name})" for name in dimensions)
+def _slices(store: Store, vantage: str) -> list[Row]:
+    slow_from = store.run(SLOW_FROM)[0][0]
+    kinds = {"slow": f"ratio >= {slow_from!r}" if slow_from else "cast(null as boolean)", "failed": "failed"}
+    counts = ", ".join(
+        f"count({bad}) as {kind}_rows, count(*) filter ({bad}) as {kind}_bad,"
+        f" count(*) filter (({bad}) is not null and calm) as {kind}_calm,"
+        f" count(*) filter ({bad} and calm) as {kind}_calm_bad"
+        for kind, bad in kinds.items()
+    )
+    sums = ", ".join(f"sum({kind}_{name})::bigint as {kind}_{name}" for kind in kinds for name in COUNTED)
+    names, sets = ", ".join(DIMENSIONS), ", ".join(f"({name})" for name in DIMENSIONS)
+    # First by all columns together, once over all rows, then the few groups by each.
     frame = pl.DataFrame(
         store.arrow(
-            f"select coalesce({', '.join(dimensions)}, '(missing)') as value, {_which(dimensions)} as dimension,"
-            " count(*) as rows, count(*) filter (bad) as bad, count(*) filter (calm) as calm,"
-            " count(*) filter (bad and calm) as calm_bad"
-            f" from judged join attempts using (attempt_id) group by grouping sets ({sets})"
+            f"with counted as (select {names}, {counts} from judged join attempts using (attempt_id) group by {names})"
+            f" select coalesce({names}) as value, {_which(DIMENSIONS)} as dimension, {sums}"
+            f" from counted group by grouping sets ({sets})"
         )
-    )
+    ).sort("dimension", "value")
     found = []
-    for (dimension,), counts in frame.sort("dimension", "value").group_by("dimension", maintain_order=True):
-        totals = {name: int(counts[name].sum()) for name in ("rows", "bad", "calm", "calm_bad")}
-        found += [
-            _slice_row(vantage, kind, str(dimension), count, totals)
-            for count in counts.iter_rows(named=True)
-            if count["bad"] >= 3 and count["rows"] < totals["rows"]
-        ]
-    return [_with_removed(store, row) for row in found]
+    for kind, bad in kinds.items():
+        for (dimension,), part in frame.group_by("dimension", maintain_order=True):
+            if 2 <= part["value"].count() <= MAX_VALUES and part[f"{kind}_bad"].sum() >= 3:
+                rows = _slices_of(part, vantage, kind, str(dimension))
+                found += [_with_removed(store, row, bad) for row in rows]
+    return found
+
+
+def _slices_of(part: pl.DataFrame, vantage: str, kind: str, dimension: str) -> list[Row]:
+    """The values of one column that hold three bad attempts or more, but not all attempts that were judged."""
+    renamed = (pl.col(f"{kind}_{name}").alias(name) for name in COUNTED)
+    counts = part.select(pl.col("value").fill_null("(missing)"), *renamed).sort("value")
+    totals = {name: int(counts[name].sum()) for name in COUNTED}
+    return [
+        _slice_row(vantage, kind, dimension, count, totals)
+        for count in counts.iter_rows(named=True)
+        if count["bad"] >= 3 and count["rows"] < totals["rows"]
+    ]
 
 
 def _which(dimensions: Sequence[str]) -> str:
     """SQL for the name of the column that a row of the grouping sets stands for."""
     cases = " ".join(f"when grouping({name}) = 0 then '{name}'" for name in dimensions)
     return f"case {cases} end"
-
-
-def _dimensions(store: Store, vantage: str) -> list[str]:
-    """The columns with at least two and at most MAX_VALUES values at this vantage."""
-    counts = ", ".join(f"count(distinct {name})" for name in DIMENSIONS)
-    found = store.run(f"select {counts} from attempts where vantage = ?", [vantage])[0]
-    return [name for name, values in zip(DIMENSIONS, found, strict=True) if 2 <= values <= MAX_VALUES]
 
 
 def _slice_row(vantage: str, kind: str, dimension: str, count: Row, totals: dict[str, int]) -> Row:
@@ -310,14 +341,14 @@ def _slice_row(vantage: str, kind: str, dimension: str, count: Row, totals: dict
     }
 
 
-def _with_removed(store: Store, row: Row) -> Row:
+def _with_removed(store: Store, row: Row, bad: str) -> Row:
     """What the P99 of all would be without this value; only where the value stands out and there are rows enough."""
     if row["lower_bound"] <= 0 or row["lift"] < 1.5 or row["rows_out"] < LEAST_ROWS[0.99]:
         return row
     p99, removed = store.run(
         "select quantile_disc(total_ms, 0.99),"
         f" quantile_disc(total_ms, 0.99) filter (coalesce({row['dimension']}, '(missing)') <> ?)"
-        " from judged join attempts using (attempt_id)",
+        f" from judged join attempts using (attempt_id) where ({bad}) is not null",
         [row["value"]],
     )[0]
     return row | {"p99_ms": p99, "removed_p99_ms": removed}

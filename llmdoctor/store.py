@@ -35,6 +35,9 @@ class Store:
             self._db.execute("set enable_progress_bar = false")
             self._db.execute("set TimeZone = 'UTC'")
             self._db.execute("set preserve_insertion_order = false")
+            # Memory given back after each query would be asked for, page by page, by the next.
+            for setting in ("allocator_flush_threshold", "allocator_bulk_deallocation_flush_threshold"):
+                self._db.execute(f"set {setting} = '16GB'")
         except duckdb.Error as error:
             raise StoreError(f"{path or 'database'}: {first_line(error)}") from error
 
@@ -92,6 +95,14 @@ class Store:
         """The result as an object with the Arrow C stream interface, for `polars.DataFrame(...)`."""
         return self._db.sql(sql)
 
+    def lend(self, name: str, frame: Any) -> None:
+        """Lets queries read `name`: a frame, or whatever else has the Arrow C stream interface. Until `take_back`."""
+        self._db.register(name, _Stream(frame))
+
+    def take_back(self, name: str) -> None:
+        """Ends what `lend` began."""
+        self._db.unregister(name)
+
     def insert(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Appends rows (small numbers of them) to a table."""
         batch = [list(row) for row in rows]
@@ -115,6 +126,16 @@ class Store:
     def seal(self) -> None:
         """From here on no query can read a file, use the network or change a setting."""
         self.script("set enable_external_access = false; set lock_configuration = true")
+
+
+class _Stream:
+    """Only the Arrow interface of a frame: of a polars frame as such DuckDB would ask that pyarrow be installed."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._frame.__arrow_c_stream__(requested_schema)
 
 
 def bind_limits(sql: str) -> tuple[str, set[str]]:

@@ -105,6 +105,7 @@ def test_the_settings_file_counts_and_is_shown(log: Path, tmp_path: Path) -> Non
         (["analyze", "calls.jsonl", "--profile", "x"], 2, "chat"),
         (["analyze", "calls.jsonl", "--set", "errors.failed_share"], 2, "RULE.LIMIT=NUMBER"),
         (["analyze", "calls.jsonl", "--set", "errors.failed_share=x"], 2, "no number"),
+        (["analyze", "calls.jsonl", "--set", "errors.failed_share=nan"], 2, "no limit"),
         (["analyze", "calls.jsonl", "--only", "erors"], 2, "errors"),
         (["analyze", "calls.jsonl", "-o", "no/such/r.html"], 2, "no folder"),
         (["analyze", "calls.jsonl", "-o", "."], 2, "folder"),
@@ -132,7 +133,8 @@ def test_errors_are_one_line_with_what_to_do(log: Path, tmp_path: Path, words: l
         ('profil = "chat"', "did you mean 'profile'"),
         ("tz = 3", "tz: must be a text"),
         ('fail-on = "bad"', "low, medium, high, critical"),
-        ('[set]\n"a.b" = "x"', "a.b must be a number"),
+        ('[set]\n"a.b" = "x"', "a.b must be a finite number"),
+        ('[set]\n"a.b" = nan', "a.b must be a finite number"),
         ("only = 'x'", "list of texts"),
         ("= 1", "cannot be read as TOML"),
     ],
@@ -144,6 +146,23 @@ def test_a_wrong_settings_file_is_named(log: Path, tmp_path: Path, text: str, sa
     line = complaint(result)
     assert says in line
     assert str(tmp_path / "llmdoctor.toml") in line
+
+
+def test_a_log_is_never_replaced_by_a_report(log: Path, tmp_path: Path) -> None:
+    before = log.read_bytes()
+    result = run("analyze", ".", "--json", log.name, cwd=tmp_path)
+    assert result.returncode == 2
+    assert "one of the logs" in complaint(result)
+    assert log.read_bytes() == before
+    assert [run("analyze", ".", "-q", "-o", "r.html", cwd=tmp_path).returncode for _ in range(2)] == [0, 0]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_behind_standard_output_is_said_so(log: Path, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m llmdoctor analyze -q {log.name} > /dev/full"
+    result = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, check=False)
+    assert result.returncode == 2
+    assert "standard output cannot be written" in complaint(result)
 
 
 def test_a_broken_pipe_is_quiet(tmp_path: Path) -> None:

@@ -54,6 +54,45 @@ def test_a_plain_native_log_fills_attempts(tmp_path: Path) -> None:
         assert list(store.columns("attempts"))[:3] == ["attempt_id", "input_id", "line"]
 
 
+def test_a_key_that_first_appears_late_is_not_lost(tmp_path: Path) -> None:
+    # Beyond the lines that are looked at to tell the format.
+    records = [record(n) for n in range(3000)]
+    records[2900]["conversation_id"] = "c"
+    store, _ = filled(write(tmp_path / "a.jsonl", records))
+    with store:
+        assert store.run("select request_id, conversation_id from attempts where conversation_id is not null") == [
+            ("r2900", "c")
+        ]
+
+
+def test_a_line_of_another_table_that_appears_late_is_not_lost(tmp_path: Path) -> None:
+    records = [record(n) for n in range(3000)]
+    records[2900] = {"table": "facts", "request_id": "r7", "name": "via", "value": "1.1 proxy"}
+    store, _ = filled(write(tmp_path / "a.jsonl", records))
+    with store:
+        assert store.run("select count(*) from attempts") == [(2999,)]
+        assert store.run("select attempt_id, name from facts") == [(8, "via")]
+
+
+def test_rows_are_the_same_whether_empty_columns_are_stored_or_not(tmp_path: Path) -> None:
+    records = [record(n % 700, model=f"m{n % 3}", queue_ms=n / 7, http_status=200 + n % 300) for n in range(1000)]
+    random.Random(3).shuffle(records)
+    path = write(tmp_path / "a.jsonl", [*records, *({**one, "request_id": None} for one in records[:50])])
+    slim, notes = filled(path)
+    wide, more = filled(path, where="true")
+    with slim, wide:
+        assert [
+            kind
+            for (kind,) in slim.run("select table_type from information_schema.tables where table_name = 'attempts'")
+        ] == ["VIEW"]
+        assert slim.columns("attempts") == wide.columns("attempts")
+        assert slim.run("select * from attempts order by attempt_id") == wide.run(
+            "select * from attempts order by attempt_id"
+        )
+        assert slim.run("select * from inputs") == wide.run("select * from inputs")
+        assert notes == more[:-1]
+
+
 def test_the_tables_keep_their_shape_whatever_the_road(tmp_path: Path) -> None:
     with Store() as empty:
         empty.create()
@@ -316,3 +355,38 @@ def test_a_clean_file_and_the_same_beside_a_broken_line_give_the_same_rows(tmp_p
         asked = "select * exclude (line) from attempts order by attempt_id"
         assert strict.run(asked) == tolerant.run(asked)
         assert tolerant.run("select rejected from inputs") == [(1,)]
+
+
+def test_a_count_below_zero_or_a_year_that_no_calendar_has_costs_the_field_and_not_the_row(tmp_path: Path) -> None:
+    records = [record(n, input_tokens=10) for n in range(5)]
+    records[1]["input_tokens"] = -5
+    records[3]["started_at"] = "99999-01-01T00:00:00Z"
+    store, _ = filled(write(tmp_path / "a.jsonl", records))
+    with store:
+        assert store.run("select count(*), count(input_tokens), count(started_at) from attempts") == [(5, 4, 4)]
+        bad = dict(store.run("select field, bad_values from bad_fields"))
+    assert bad == {"input_tokens": 1, "started_at": 1, "ended_at": 1}
+
+
+def test_a_condition_that_is_whole_only_inside_our_brackets_is_refused(tmp_path: Path) -> None:
+    log = write(tmp_path / "a.jsonl", [record(n) for n in range(5)])
+    with pytest.raises(UsageError, match="no condition"):
+        filled(log, where="1=1) or (1=1")
+    store, _ = filled(log, where="total_ms > 101 -- a comment")
+    with store:
+        assert store.run("select count(*) from attempts") == [(3,)]
+
+
+def test_filters_that_leave_no_row_are_an_error_that_says_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the filters left no row"):
+        filled(write(tmp_path / "a.jsonl", [record(1)]), since="2030-01-01")
+
+
+def test_a_report_of_our_own_in_the_folder_is_no_log(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", [record(n) for n in range(5)])
+    (tmp_path / "r.json").write_text('{\n  "schema": "llmdoctor.report/1",\n  "command": "analyze"\n}\n')
+    (tmp_path / "r.html").write_text("<!doctype html>\n<title>llmdoctor</title>\n")
+    store, notes = filled(str(tmp_path))
+    with store:
+        assert store.run("select count(*) from inputs") == [(1,)]
+    assert sum("is a report of llmdoctor and was not read" in note for note in notes) == 2

@@ -43,6 +43,6 @@ def test_tells_verdict_finding_cause_evidence_fix_and_gaps() -> None:
         "- for: At equal prompt length",
         "- against: Of the slowest hundred",
         "- fix, vLLM: Raise the number",
-        "- `queue_ms` would unlock `long_queue`",
+        "- `queue_ms` would tell more about `long_queue`",
     ):
         assert words in text

@@ -2,7 +2,10 @@
 
 import dataclasses
 
+import pytest
+
 from llmdoctor.diagnose.values import Evidence, to_json
+from llmdoctor.redact import snippet
 from llmdoctor.report.privacy import hidden
 from tests.report_samples import cause, hostile, ordinary, symptom
 
@@ -48,3 +51,15 @@ def test_leaves_no_terminal_sequence_or_lone_surrogate() -> None:
     assert "\x1b" not in text
     assert "\\u001b" not in text
     text.encode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026-01-01 INFO prompt=HUSH and more HUSH",
+        "INFO request {'messages': [{'role': 'user', 'content': 'HUSH'}]}",
+        '{"level": "info", "msg": "prompt: HUSH"}',
+    ],
+)
+def test_snippets_of_lines_that_are_no_json_show_no_prompt(line: str) -> None:
+    assert "HUSH" not in snippet(line)

@@ -51,7 +51,7 @@ def test_says_everything_on_one_screen() -> None:
         "+ At equal prompt length",
         "- Of the slowest",
         "Fix, vLLM: Raise",
-        "queue_ms would unlock",
+        "queue_ms would tell more about",
         "and 1 more",
     ):
         assert words in shown

@@ -128,6 +128,13 @@ def test_load_is_counted_per_vantage_and_a_row_does_not_count_itself() -> None:
     assert found == [("client", 0), ("gateway", 0), ("client", 1), ("client", 2), ("client", 2)]
 
 
+def test_all_that_ended_at_the_same_instant_have_ended() -> None:
+    rows: list[dict[str, object]] = [{"at_s": second, "total_ms": 1000 * (10 - second)} for second in range(4)]
+    with filled([*rows, {"at_s": 9, "total_ms": 500}, {"at_s": 10, "total_ms": 500}]) as store:
+        stats.prepare(store)
+        assert store.run("select others from in_flight order by attempt_id") == [(0,), (1,), (2,), (3,), (4,), (0,)]
+
+
 def test_an_idle_gap_is_measured_from_the_last_end() -> None:
     with filled([{"at_s": 0, "total_ms": 1000}, {"at_s": 61, "total_ms": 1000}]) as store:
         stats.prepare(store)

@@ -4,8 +4,8 @@
 create table sized as
 with counted as (select count(*) as n from attempts)
 select a.attempt_id, hash(a.vantage, a.model, coalesce(a.stream, false)) as kind, hash(a.vantage, a.model) as whose,
-       cast(floor(log2(1 + a.input_tokens)) as integer)  as input_band,
-       cast(floor(log2(1 + a.output_tokens)) as integer) as output_band,
+       cast(floor(log2(1 + greatest(a.input_tokens, 0))) as integer)  as input_band,
+       cast(floor(log2(1 + greatest(a.output_tokens, 0))) as integer) as output_band,
        a.ttft_ms, a.total_ms,
        coalesce(i.load, 'usual') as load,
        a.outcome = 'completed' and coalesce(a.cache_hit, false) = false and a.total_ms is not null as usable,
@@ -16,7 +16,7 @@ from   attempts a
 cross  join counted c
 left   join in_flight i using (attempt_id);
 
-create table quiet as
+create table worse as
 with band as (
     select kind, coalesce(input_band, -1) as input_band, coalesce(output_band, -1) as output_band, count(*) as n,
            percentile_disc(0.5) within group (order by total_ms) as total_ms,
@@ -43,20 +43,18 @@ with band as (
            percentile_disc(0.2) within group (order by ttft_ratio)  as ttft_ratio
     from   stretches
     group  by whose
-), worse as (
-    select t.whose, t.stretch
-    from   stretches t
-    join   best b on t.whose = b.whose
-    where  t.total_ratio > 1.25 * b.total_ratio or t.ttft_ratio > 1.25 * b.ttft_ratio
 )
-select s.attempt_id
-from   sized s
-anti   join worse w on s.whose = w.whose and s.stretch = w.stretch
-where  s.usable and s.load = 'calm';
+select t.whose, t.stretch
+from   stretches t
+join   best b on t.whose = b.whose
+where  t.total_ratio > 1.25 * b.total_ratio or t.ttft_ratio > 1.25 * b.ttft_ratio;
 
 create table expected as
 with chosen as (
-    select s.* from sized s semi join quiet q using (attempt_id) where s.sampled
+    select s.*
+    from   sized s
+    anti   join worse w on s.whose = w.whose and s.stretch = w.stretch
+    where  s.usable and s.load = 'calm' and s.sampled
 ), own as (       -- same model, streaming, input and output band
     select kind, coalesce(input_band, -1) as input_band, coalesce(output_band, -1) as output_band,
            percentile_disc(0.5) within group (order by total_ms) as total_ms
@@ -84,18 +82,18 @@ with chosen as (
 )
 select s.attempt_id,
        s.input_band, s.output_band, s.stretch, s.load,
-       q.attempt_id is not null as quiet,
+       coalesce(s.usable and s.load = 'calm', false) and w.whose is null as quiet,
        coalesce(own.total_ms, answer.total_ms, typical.total_ms) as expected_total_ms,
        coalesce(prompt.ttft_ms, typical.ttft_ms) as expected_ttft_ms,
        typical.total_ms as typical_total_ms,
        typical.ttft_ms  as typical_ttft_ms
 from   sized s
-left   join quiet   q  on s.attempt_id = q.attempt_id
+left   join worse   w  on s.whose = w.whose and s.stretch = w.stretch
 left   join own        on s.kind = own.kind and coalesce(s.input_band, -1) = own.input_band
                       and coalesce(s.output_band, -1) = own.output_band
 left   join answer     on s.kind = answer.kind and coalesce(s.output_band, -1) = answer.output_band
 left   join prompt     on s.kind = prompt.kind and coalesce(s.input_band, -1) = prompt.input_band
 left   join typical    on s.kind = typical.kind;
 
-drop table quiet;
+drop table worse;
 drop table sized;

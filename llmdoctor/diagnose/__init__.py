@@ -64,7 +64,7 @@ def diagnose(store: Store, book: Rulebook, options: Options | None = None) -> Di
         causes=causes.listed,
         unexplained=causes.unexplained,
         unknown=missing_fields(book, [*_missing_of_symptoms(fronts, book), *causes.missing]),
-        timeouts=advise_timeouts(store, fronts),
+        timeouts=advise_timeouts(store, fronts, incident=bool(findings)),
         rules=_tally(book, symptoms, causes),
         cases=find_cases(store, fronts, findings),
         timeline=timeline(store, fronts),

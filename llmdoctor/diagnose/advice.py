@@ -55,18 +55,20 @@ and    ({SUCCESS} or {GIVEN_UP})
 """
 
 
-def advise_timeouts(store: Store, fronts: Fronts) -> tuple[TimeoutAdvice, ...]:
-    """Advice for the outermost vantage, per model and route with at least 20 successes, the busiest first."""
+def advise_timeouts(store: Store, fronts: Fronts, incident: bool) -> tuple[TimeoutAdvice, ...]:
+    """Advice for the outermost vantage, per model and route with at least 20 successes, the busiest first. `incident`:
+    something is wrong in these logs, so their successes are slower than those of a usual day, and the basis says so."""
     if not fronts.vantages:
         return ()
     fronts.use(fronts.vantages[0])
     groups = store.rows(GROUPS)
     limits = [{clock: _limit(store, group, clock) for clock in CLOCKS} for group in groups]
     shares = _cut_shares(store, groups, limits)
-    return tuple(_advice(*each) for each in zip(groups, limits, shares, strict=True))
+    doubt = "; of an incident: take a usual day's log for limits to keep" if incident else ""
+    return tuple(_advice(*each, doubt) for each in zip(groups, limits, shares, strict=True))
 
 
-def _advice(group: Row, limits: Mapping[str, float | None], shares: Mapping[str, float]) -> TimeoutAdvice:
+def _advice(group: Row, limits: Mapping[str, float | None], shares: Mapping[str, float], doubt: str) -> TimeoutAdvice:
     return TimeoutAdvice(
         vantage=group["vantage"],
         model=group["model"],
@@ -76,7 +78,7 @@ def _advice(group: Row, limits: Mapping[str, float | None], shares: Mapping[str,
         idle_ms=limits["idle_ms"],
         total_ms=limits["total_ms"],
         n=int(group["n"]),
-        basis=_basis(int(group["n"])),
+        basis=_basis(int(group["n"])) + doubt,
         cut_share={clock: share for clock, share in shares.items() if limits[clock] is not None},
         warning=_warning(group, limits["total_ms"]),
     )

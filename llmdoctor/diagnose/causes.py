@@ -113,6 +113,7 @@ def _best_of_each(candidates: Sequence[_Candidate]) -> list[_Candidate]:
 
 def _ranked(store: Store, best: Sequence[_Candidate], provisional: bool) -> list[Cause]:
     examples = _examples(store, best)
+    products = _products(store)
     return [
         Cause(
             id=one.judgement.rule.id,
@@ -128,13 +129,27 @@ def _ranked(store: Store, best: Sequence[_Candidate], provisional: bool) -> list
             excess=one.claim.excess if one.claim else None,
             excess_share=one.claim.share if one.claim else None,
             evidence=one.judgement.evidence,
-            fix=tuple(Fix(product, text) for product, text in one.judgement.rule.fixes),
+            fix=_fixes(one.judgement.rule, products),
             verify=one.judgement.rule.verify,
             caveat=one.judgement.rule.caveat,
             examples=examples[one.judgement.rule.id],
         )
         for rank, one in enumerate(best, 1)
     ]
+
+
+def _products(store: Store) -> tuple[str, ...]:
+    """Words of the formats that were read: "nginx", "litellm", "vllm"."""
+    formats = store.run("select distinct format from inputs where format is not null order by 1")
+    return tuple(
+        word for (name,) in formats for word in str(name).split("_") if word not in ("json", "app", "llmdoctor")
+    )
+
+
+def _fixes(rule: CauseRule, products: Sequence[str]) -> tuple[Fix, ...]:
+    """Fixes for the products whose logs were read first, the page's order otherwise."""
+    ordered = sorted(rule.fixes, key=lambda fix: not any(word in fix[0].lower() for word in products))
+    return tuple(Fix(product, text) for product, text in ordered)
 
 
 def _examples(store: Store, best: Sequence[_Candidate]) -> dict[str, tuple[Example, ...]]:

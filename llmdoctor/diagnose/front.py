@@ -46,11 +46,12 @@ class Fronts:
         self._known = {row["of_vantage"]: row for row in found}
         self._asked: dict[tuple[str, str], int] = {}
         self._current: str | None = None
+        self._alone = [row["all_rows"] for row in found] == [store.run("select count(*) from attempts")[0][0]]
 
     def use(self, vantage: str) -> None:
         """Points the view `front` at a vantage."""
         if vantage != self._current:
-            set_front(self._store, vantage)
+            set_front(self._store, vantage, self._alone)
             self._current = vantage
 
     def choose(self, needs: Sequence[str], min_rows: int) -> Choice:

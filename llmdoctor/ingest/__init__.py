@@ -53,22 +53,24 @@ def read(
     folder = Path(scratch.name)
     weakref.finalize(store, scratch.cleanup)
     found = find(paths, folder, stdin)
-    jobs = [_job(source, formats, forced) for source in found.sources]
+    sources, passed = _without_reports(found.sources)
+    jobs = [_job(source, formats, forced) for source in sources]
     _READS[store] = (jobs, options.timezone)
     _set_timezone(store, options.timezone)
     try:
-        return (*found.notes, *_fill(store, jobs, folder, options))
+        return (*found.notes, *passed, *_fill(store, jobs, folder, options))
     finally:
         store.script("set TimeZone = 'UTC'")
 
 
 def _fill(store: Store, jobs: Sequence[Job], folder: Path, options: ReadOptions) -> list[str]:
-    _load_all(store, jobs, folder)
+    _load_all(store, jobs, folder, not (options.since or options.until or options.where))
     finish.clean(store, jobs)
     finish.doubt_units(store, jobs)
     notes = finish.drop_doubled(store, jobs)
     finish.number(store)
     notes += finish.attach(store)
+    finish.widen(store)
     for job in jobs:
         ledger.settle(job)
     _require_rows(jobs)
@@ -85,6 +87,19 @@ def locate(store: Store, attempt_ids: Sequence[int]) -> dict[int, int]:
     return find_lines(store, jobs, attempt_ids, zone)
 
 
+def _without_reports(sources: Sequence[Source]) -> tuple[list[Source], list[str]]:
+    """Leaves out what llmdoctor itself wrote into the folder before."""
+    ours = [source for source in sources if source.problem is None and _is_report(source.path)]
+    said = [f"{source.shown} is a report of llmdoctor and was not read." for source in ours]
+    return [source for source in sources if source not in ours], said
+
+
+def _is_report(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = file.read(4096)
+    return b'"llmdoctor.report/' in head or (head.lower().startswith(b"<!doctype html>") and b"llmdoctor" in head)
+
+
 def _job(source: Source, formats: Sequence[Format], forced: Format | None) -> Job:
     if source.problem:
         return Job.unreadable(source)
@@ -98,8 +113,9 @@ def _set_timezone(store: Store, zone: str) -> None:
         raise UsageError(f"--tz: no time zone is called {zone!r}; write it as Europe/Berlin") from error
 
 
-def _load_all(store: Store, jobs: Sequence[Job], folder: Path) -> None:
-    """Groups the files by format and packing, the biggest group first (its table need not be copied)."""
+def _load_all(store: Store, jobs: Sequence[Job], folder: Path, slim: bool) -> None:
+    """Groups the files by format and packing, the biggest group first (its table need not be copied). `slim`: rows will
+    not be asked for columns that a lone group does not have."""
     groups: dict[tuple[str, str], list[Job]] = {}
     for job in jobs:
         if is_metrics(job.format):
@@ -109,7 +125,7 @@ def _load_all(store: Store, jobs: Sequence[Job], folder: Path) -> None:
                 job.copy_to(folder)
             groups.setdefault((job.format.id, job.packing), []).append(job)
     for group in sorted(groups.values(), key=lambda group: -sum(job.source.size for job in group)):
-        load(store, group, folder)
+        load(store, group, folder, slim and len(groups) == 1)
 
 
 def _require_rows(jobs: Sequence[Job]) -> None:

@@ -46,12 +46,13 @@ class Candidate:
 @dataclass(frozen=True)
 class Detection:
     """What a file is. `candidates` best first; without one, `reason` says what the file is instead. `faulty`: some of
-    the lines looked at are no JSON."""
+    the lines looked at are no JSON. `keys`: those of the records looked at."""
 
     content: Content
     candidates: tuple[Candidate, ...]
     reason: str
     faulty: bool = False
+    keys: frozenset[str] = frozenset()
 
     @property
     def format(self) -> Format | None:
@@ -185,7 +186,7 @@ def _json(content: Content, lines: Sequence[bytes], pages: Sequence[Format], for
         return Detection(content, (), "JSON, but no format page fits its keys", bool(faulty))
     if content.repair and not found[0].format.repair:
         content = replace(content, repair=False)
-    return Detection(content, found, found[0].reason, bool(faulty))
+    return Detection(content, found, found[0].reason, bool(faulty), frozenset().union(*records))
 
 
 def _ranked(records: Sequence[Mapping[str, Any]], pages: Sequence[Format], forced: Format | None) -> list[Candidate]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from llmdoctor.errors import StoreError, UsageError
+from llmdoctor.errors import InputError, StoreError, UsageError
 from llmdoctor.ingest.job import Job
 from llmdoctor.ingest.query import literal, quoted
 from llmdoctor.store import Store, package_sql
@@ -10,16 +10,20 @@ from llmdoctor.store import Store, package_sql
 _TWIN = "vantage, request_id, attempt, started_at, total_ms"
 
 
+# Numbers that are keys, or whose sign means something.
+_MAY_BE_NEGATIVE = ("attempt_id", "input_id", "line", "priority")
+
+
 def clean(store: Store, jobs: Sequence[Job]) -> None:
-    """Durations that are negative, infinite or no number become null and are counted; so do instants without end."""
+    """Durations and counts that are negative, infinite or no number become null and are counted; so do instants that no
+    calendar has (before the year 1 or after 9999)."""
     kinds = store.columns("attempts")
-    tests = {name: f"not ({quoted(name)} >= 0 and {quoted(name)} < 1e13)" for name, t in kinds.items() if t == "DOUBLE"}
-    tests |= {name: f"not isfinite({quoted(name)})" for name, t in kinds.items() if t.startswith("TIMESTAMP")}
+    sane = {"DOUBLE": (">= 0", "< 1e13"), "BIGINT": (">= 0", "< 1e15"), "INTEGER": (">= 0", "< 1e9")}
+    sane["TIMESTAMP WITH TIME ZONE"] = (">= timestamptz '0001-01-02'", "< timestamptz '9999-12-31'")
+    bounds = {name: sane[kind] for name, kind in kinds.items() if kind in sane and name not in _MAY_BE_NEGATIVE}
+    tests = {name: f"not ({quoted(name)} {low} and {quoted(name)} {high})" for name, (low, high) in bounds.items()}
     asked = ", ".join(
-        f"min({quoted(n)}) < 0 or max({quoted(n)}) >= 1e13"
-        if kinds[n] == "DOUBLE"
-        else f"not isfinite(min({quoted(n)})) or not isfinite(max({quoted(n)}))"
-        for n in tests
+        f"not (min({quoted(name)}) {low} and max({quoted(name)}) {high})" for name, (low, high) in bounds.items()
     )
     by_id = {job.source.input_id: job for job in jobs}
     for name, wrong in zip(tests, store.run(f"select {asked} from attempts")[0], strict=True):
@@ -52,10 +56,12 @@ def doubt_units(store: Store, jobs: Sequence[Job]) -> None:
 
 def drop_doubled(store: Store, jobs: Sequence[Job]) -> list[str]:
     """Of rows equal in vantage, request_id, attempt, start and duration one stays: the one of the first file."""
-    # Grouping by a hash is cheap; only what it finds is compared in full.
+    # Only rows of one start can be equal, and grouping by a hash is cheap; what it finds is compared in full.
     named = "request_id is not null and started_at is not null"
+    _rank(store)
     store.script(
         f"create or replace temp table likely as select hash({_TWIN}) as h from attempts where {named} "
+        "and rowid in (select r from ranks where k in (select k from ranks where n <> k)) "
         "group by h having count(*) > 1"
     )
     if store.run("select count(*) from likely")[0][0] == 0:
@@ -79,20 +85,25 @@ def drop_doubled(store: Store, jobs: Sequence[Job]) -> list[str]:
     store.script("delete from attempts where rowid in (select r from extra); drop table extra; drop table twins")
     if not total:
         return []
+    _rank(store)
     return [f"{total:,} doubled rows (same vantage, request, attempt, start and duration) count once."]
+
+
+def _rank(store: Store) -> None:
+    """Fills `ranks`: rowid, place by start, and the place of the first row with the same start."""
+    store.script(
+        "create or replace temp table ranks as select rowid as r, row_number() over w as n, rank() over w as k "
+        "from attempts window w as (order by started_at nulls last)"
+    )
 
 
 def number(store: Store) -> None:
     """Fills attempt_id: the rank by start, file, request, attempt and duration, at last by a hash of the whole row."""
-    store.script(
-        "create or replace temp table ranks as select rowid as r, row_number() over w as n, rank() over w as k "
-        "from attempts window w as (order by started_at nulls last, input_id)"
-    )
     if store.run("select count(*) from ranks where n <> k")[0][0]:
         store.script(
             "create or replace temp table ranks as with tied as (select distinct k from ranks where n <> k) "
             "select r, n from ranks where k not in (select k from tied) union all "
-            "select s.r, s.k - 1 + row_number() over (partition by s.k order by a.request_id nulls last, "
+            "select s.r, s.k - 1 + row_number() over (partition by s.k order by a.input_id, a.request_id nulls last, "
             f"a.attempt nulls last, a.total_ms nulls last, {_hash(store)}, s.r) as n from ranks as s "
             "join attempts as a on a.rowid = s.r where s.k in (select k from tied)"
         )
@@ -100,7 +111,23 @@ def number(store: Store) -> None:
 
 
 def _hash(store: Store) -> str:
-    return "hash(" + ", ".join(f"a.{quoted(name)}" for name in store.columns("attempts") if name != "attempt_id") + ")"
+    """Over all columns of the schema, also those that a slim table lacks: the same rows get the same hash."""
+    given = store.columns("attempts")
+    every = store.columns("all_columns") or given
+    parts = [f"a.{quoted(n)}" if n in given else f"cast(null as {kind})" for n, kind in every.items()]
+    return f"hash({', '.join(parts[1:])})"
+
+
+def widen(store: Store) -> None:
+    """Where rows were loaded without the columns that none of them has, `attempts` becomes a view that has them all."""
+    given, every = store.columns("attempts"), store.columns("all_columns")
+    store.script("drop table if exists all_columns")
+    if len(given) < len(every):
+        columns = [quoted(n) if n in given else f"cast(null as {kind}) as {quoted(n)}" for n, kind in every.items()]
+        store.script(
+            "alter table attempts rename to slim_attempts;"
+            f"create view attempts as select {', '.join(columns)} from slim_attempts"
+        )
 
 
 def attach(store: Store) -> list[str]:
@@ -150,21 +177,32 @@ def select(store: Store, since: str | None, until: str | None, where: str | None
     if until:
         tests.append(("until", until, f"started_at < {_instant(store, '--until', until)}"))
     if where:
+        _require_condition(store, where)
         tests.append(("where", where, where))
     for name, text, condition in tests:
         try:
-            found = store.run(f"select attempt_id from attempts where ({condition}) is not true")
+            found = store.run(f"select attempt_id from attempts where ({condition}\n) is not true")
         except StoreError as error:
             raise UsageError(f"--{name}: {text!r} is no condition over the columns of attempts ({error})") from error
-        store.script(f"delete from attempts where ({condition}) is not true")
+        store.script(f"delete from attempts where ({condition}\n) is not true")
         notes.append(f"--{name} {text}: {len(found):,} rows removed.")
     if tests:
+        if store.run("select count(*) from attempts")[0][0] == 0:
+            raise InputError(f"the filters left no row ({' '.join(notes)}): widen --since, --until or --where")
         for table in ("chunks", "stages", "facts"):
             store.script(
                 f"delete from {table} where attempt_id is not null "
                 "and attempt_id not in (select attempt_id from attempts)"
             )
     return notes
+
+
+def _require_condition(store: Store, where: str) -> None:
+    """A text such as `a) or (b` would make sense inside the brackets that we put around it, and mean something else."""
+    try:
+        store.run(f"select 1 from attempts where {where}\nlimit 0")
+    except StoreError as error:
+        raise UsageError(f"--where: {where!r} is no condition over the columns of attempts ({error})") from error
 
 
 def _instant(store: Store, option: str, text: str) -> str:

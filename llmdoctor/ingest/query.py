@@ -138,9 +138,12 @@ def fields_sql(how: Plan, raw: str) -> str:
     return sql
 
 
-def rows_sql(how: Plan, raw: str, given: Mapping[str, str], attempts: Mapping[str, str]) -> str:
+def rows_sql(
+    how: Plan, raw: str, given: Mapping[str, str], attempts: Mapping[str, str], kept: Sequence[str] | None = None
+) -> str:
     """One SELECT of all columns of `attempts` (name -> type, as in the schema), `_input`, `_bad0`, `_bad1`, `_guess`
-    and `_kind`. `given` are the columns that the page's query returns (see `page_sql`)."""
+    and `_kind`. `given` are the columns that the page's query returns (see `page_sql`). With `kept` only these columns,
+    and `_more`: true where a row has a value in another one or belongs to another table."""
     other = '"table" is not null' if "table" in given else "false"
     if "is_call" in given:
         call = "coalesce(is_call, false)"
@@ -159,7 +162,12 @@ def rows_sql(how: Plan, raw: str, given: Mapping[str, str], attempts: Mapping[st
         columns.append(f"{value} as {quoted(name)}")
     columns += ["_bad0", "_bad1", "_guess", f"cast({kind} as utinyint) as _kind"]
     completed = f"select {', '.join(columns)} from ({page_sql(how, raw)})"
-    return f"with given as ({completed}) {package_sql('ingest/normal.sql')}"
+    rows = f"with given as ({completed}) {package_sql('ingest/normal.sql')}"
+    if kept is None:
+        return rows
+    more = [f"_kind = {OTHER}", *(f"{quoted(name)} is not null" for name in attempts if name not in kept)]
+    names = ", ".join(quoted(name) for name in kept)
+    return f"select {names}, _bad0, _bad1, _guess, _kind, {' or '.join(more)} as _more from ({rows})"
 
 
 def page_sql(how: Plan, raw: str) -> str:

@@ -59,14 +59,23 @@ def _umask() -> int:
 
 
 def say(text: str, stream: TextIO) -> None:
-    """Writes to a standard stream as far as its encoding goes. A reader that went away is no error."""
+    """Writes to a standard stream as far as its encoding goes. A reader that went away is no error;
+    UsageError where standard output cannot be written."""
     try:
         stream.write(text.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8", "replace"))
         stream.flush()
     except BrokenPipeError:
-        # Python flushes once more when it ends: give it something that takes it.
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        _drop(stream)
+    except OSError as error:
+        _drop(stream)
+        if stream is not sys.stderr:
+            raise UsageError(f"standard output cannot be written ({error.strerror}): name a file elsewhere") from error
+
+
+def _drop(stream: TextIO) -> None:
+    """Python flushes once more when it ends: gives it something that takes it."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def coloured(stream: TextIO) -> bool:

@@ -67,7 +67,7 @@ def _document(
         rows += ["", "**Could not be checked, for want of a field**", ""]
         for item in diagnosis.unknown[:fields]:
             unlocks = figures.listed([code(name, 60) for name in item.unlocks], 3)
-            rows.append(f"- {code(item.field.replace('|', ' or '), 60)} would unlock {unlocks}")
+            rows.append(f"- {code(item.field.replace('|', ' or '), 60)} would tell more about {unlocks}")
         rows += _more(diagnosis.unknown, fields, "- ")
     if verdict.next:
         rows += ["", f"Next: {escaped(verdict.next, longest)}"]

@@ -191,7 +191,7 @@ def _unknown(screen: _Screen, diagnosis: Diagnosis, verbose: bool) -> None:
     screen.add("Could not be checked, for want of a field", "strong")
     for item in shown:
         unlocks = figures.listed(item.unlocks, 4)
-        screen.flow(f"{item.field.replace('|', ' or ')} would unlock {unlocks}", "  ", "    ")
+        screen.flow(f"{item.field.replace('|', ' or ')} would tell more about {unlocks}", "  ", "    ")
         if verbose and item.how:
             screen.flow(item.how, "    ", "    ")
     screen.more(len(diagnosis.unknown) - len(shown), "")

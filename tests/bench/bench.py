@@ -1,8 +1,14 @@
 """How much the whole of `analyze` costs beside only reading the file: `python -m tests.bench.bench`. Asserts nothing.
 
-A million native lines; `python -m llmdoctor analyze FILE --json /dev/null` against a typed `read_json` of the same
-columns into a table, each in a process of its own, interleaved. CPU seconds are those of the process, peak RSS is the
-kernel's. Measured, not asserted: machines differ, the ratio much less.
+A million native lines; `python -m llmdoctor analyze FILE --json /dev/null` against two typed `read_json` into a table:
+of the columns that the log has, and of all canonical ones, which a reader needs who does not know beforehand what a log
+has. Each in a process of its own, interleaved. CPU seconds are those of the process, peak RSS is the kernel's.
+Measured, not asserted: machines differ, the ratios much less.
+
+What was learned: of the difference between the two reads, two thirds are the storing of empty columns and one third the
+looking for absent keys (so all are looked for, and only those that occur are stored). To prove by the bytes that no
+other key occurs costs more than looking for them: Aho-Corasick over the names 0.7 CPU s a GB or more, counting `":`
+0.6. An inner join of two million-row tables by attempt_id takes half of what a left join does.
 """
 
 import os
@@ -44,10 +50,15 @@ def main() -> None:
     """Makes the log once, measures both in turn and prints the medians and their ratio."""
     path = _log()
     ours = [sys.executable, "-m", "llmdoctor", "analyze", str(path), "--json", os.devnull, "--quiet"]
-    bare = [sys.executable, "-c", READ, str(path), _columns(path)]
-    found: dict[str, list[Cost]] = {"analyze": [], "read_json": []}
+    own, every = _columns(path)
+    commands = {
+        "read own": [sys.executable, "-c", READ, str(path), own],
+        "read all": [sys.executable, "-c", READ, str(path), every],
+        "analyze": ours,
+    }
+    found: dict[str, list[Cost]] = {name: [] for name in commands}
     for number in range(1, ROUNDS + 1):
-        for name, command in (("read_json", bare), ("analyze", ours)):
+        for name, command in commands.items():
             found[name].append(cost := _measure(command))
             print(f"round {number}: {name:<9} {cost.cpu_s:6.2f} s CPU, {cost.peak_mib:6.0f} MiB", flush=True)
     cpu = {name: statistics.median(cost.cpu_s for cost in costs) for name, costs in found.items()}
@@ -56,8 +67,9 @@ def main() -> None:
     print(f"{ROWS:,} lines, {size:.0f} MB, median of {ROUNDS} rounds:")
     for name in found:
         print(f"  {name:<9} {cpu[name]:6.2f} s CPU, {peak[name]:6.0f} MiB, {size / cpu[name]:6.0f} MB a CPU second")
-    times, more = cpu["analyze"] / cpu["read_json"], peak["analyze"] / peak["read_json"]
-    print(f"  analyze / read_json = {times:.2f} in CPU, {more:.2f} in memory")
+    for name in ("read own", "read all"):
+        times, more = cpu["analyze"] / cpu[name], peak["analyze"] / peak[name]
+        print(f"  analyze / {name} = {times:.2f} in CPU, {more:.2f} in memory")
 
 
 def _log() -> Path:
@@ -69,14 +81,15 @@ def _log() -> Path:
     return path
 
 
-def _columns(path: Path) -> str:
-    """The columns of the log with their canonical types, as the struct that `read_json` wants."""
+def _columns(path: Path) -> tuple[str, str]:
+    """The columns of the log, and all canonical ones, with their types, as the struct that `read_json` wants."""
     with Store() as store:
         store.create()
         types = store.columns("attempts")
         seen = store.run("select json_keys(json) from read_ndjson_objects(?) limit 10000", [str(path)])
     names = sorted({name for (keys,) in seen for name in keys})
-    return "{" + ", ".join(f"'{name}': '{types[name]}'" for name in names) + "}"
+    own, every = (", ".join(f"'{name}': '{types[name]}'" for name in some) for some in (names, types))
+    return f"{{{own}}}", f"{{{every}}}"
 
 
 def _measure(command: list[str]) -> Cost:
