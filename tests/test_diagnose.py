@@ -335,3 +335,11 @@ def test_as_dict_begins_with_the_keys_in_their_documented_order() -> None:
     with filled(many_rows()[:40]) as store:
         found = as_dict(diagnose(store, rulebook.load()))
     assert list(found)[:5] == ["schema", "command", "version", "verdict", "window"]
+
+
+def test_one_wrong_clock_does_not_flatten_the_timeline() -> None:
+    rows = [{"at_s": index, "total_ms": 100.0} for index in range(60)]
+    with filled([*rows, {"at_s": -50 * 365 * 86400, "total_ms": 100.0}]) as store:
+        timeline = diagnose(store, rulebook.load()).timeline
+    assert timeline.bin_ms == 1000.0
+    assert sum(one.requests for one in timeline.bins) == 60

@@ -390,3 +390,11 @@ def test_a_report_of_our_own_in_the_folder_is_no_log(tmp_path: Path) -> None:
     with store:
         assert store.run("select count(*) from inputs") == [(1,)]
     assert sum("is a report of llmdoctor and was not read" in note for note in notes) == 2
+
+
+def test_a_row_of_another_century_is_told_of(tmp_path: Path) -> None:
+    records = [record(n) for n in range(9)]
+    records[4]["started_at"] = "1970-01-01T00:00:10Z"
+    store, notes = filled(write(tmp_path / "a.jsonl", records))
+    store.close()
+    assert [note for note in notes if "more than a year away" in note]

@@ -23,6 +23,7 @@ from llmdoctor.store import Store
 
 BIN_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400, 604800)
 MAX_BINS = 120
+YEAR_US = 366 * 86400 * 1_000_000
 MOST_REJECTS = 5
 
 # What a rule needs that nobody logs as such: the table it is made of, or nothing that a field would change.
@@ -94,14 +95,17 @@ def window(store: Store) -> tuple[str | None, str | None]:
 
 
 def timeline(store: Store, fronts: Fronts) -> Timeline:
-    """At most 120 equal bins of the outermost vantage. P99 only where a bin has 100 requests."""
+    """At most 120 equal bins of the outermost vantage, of the two years around the middle start: one wrong clock must
+    not flatten the rest. P99 only where a bin has 100 requests."""
     if not fronts.vantages:
         return Timeline(None, 0, ())
     fronts.use(fronts.vantages[0])
-    span = store.run("select (epoch_us(max(started_at)) - epoch_us(min(started_at))) / 1e6 from front")[0][0]
-    if span is None:
+    middle = store.run("select epoch_us(quantile_disc(started_at, 0.5)) from front")[0][0]
+    if middle is None:
         return Timeline(fronts.vantages[0], 0, ())
-    seconds = next((size for size in BIN_SECONDS if span / size < MAX_BINS - 1), int(span / (MAX_BINS - 2)) + 1)
+    near = f"epoch_us(f.started_at) between {middle - YEAR_US} and {middle + YEAR_US}"
+    first, last = store.run(f"select epoch_us(min(started_at)), epoch_us(max(started_at)) from front f where {near}")[0]
+    seconds = next(size for size in BIN_SECONDS if (last - first) / 1e6 / size < MAX_BINS - 1)
     rows = store.rows(
         f"""
         select epoch_us(f.started_at) // {seconds * 1_000_000} as bin, count(*) as requests,
@@ -111,7 +115,7 @@ def timeline(store: Store, fronts: Fronts) -> Timeline:
                max(i.others) + 1 as max_in_flight
         from   front f
         left   join in_flight i on i.attempt_id = f.attempt_id
-        where  f.started_at is not null
+        where  {near}
         group  by 1
         """
     )

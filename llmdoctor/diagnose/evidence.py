@@ -111,10 +111,12 @@ class _Lenient(string.Formatter):
     """Formats a figure that is unknown as a question mark instead of failing."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
+        if value is None:
+            return "?"
         try:
             return str(super().format_field(value, format_spec))
         except (TypeError, ValueError):
-            return "?" if value is None else str(value)
+            return str(value)
 
     def get_value(self, key: int | str, _args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         return kwargs.get(str(key))

@@ -75,6 +75,7 @@ def _fill(store: Store, jobs: Sequence[Job], folder: Path, options: ReadOptions)
         ledger.settle(job)
     _require_rows(jobs)
     ledger.write(store, jobs)
+    notes += finish.stray(store)
     return notes + finish.select(store, options.since, options.until, options.where)
 
 

@@ -213,6 +213,19 @@ def _instant(store: Store, option: str, text: str) -> str:
     return f"timestamptz {literal(found.isoformat())}"
 
 
+def stray(store: Store) -> list[str]:
+    """A note for rows that start more than a year away from the middle of all: a clock or a unit was wrong there."""
+    found = store.run(
+        "with middle as (select quantile_disc(started_at, 0.5) as at_middle from attempts) "
+        "select i.path, count(*) from attempts a join inputs i using (input_id) cross join middle m "
+        "where abs(epoch_us(a.started_at) - epoch_us(m.at_middle)) > 366 * 86400 * 1e6 group by 1 order by 1"
+    )
+    return [
+        f"{path}: {rows:,} rows start more than a year away from the rest; is their clock right?"
+        for path, rows in found
+    ]
+
+
 def gaps(store: Store) -> dict[int, float]:
     """Input -> longest time between two neighbouring starts, in milliseconds."""
     found = store.run(
