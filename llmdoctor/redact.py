@@ -67,8 +67,13 @@ def mask(text: str) -> str:
 
 def snippet(line: bytes | str) -> str:
     """One line of a log, fit to be shown: values of prompt, messages, content and their like blotted out, secrets
-    masked, control characters escaped, at most 120 characters."""
+    masked, control characters escaped, at most 120 characters. Of a line without any object nothing is shown: where
+    no key tells what is what, all of it may be somebody's words."""
     text = line[:65536].decode("utf-8", "replace") if isinstance(line, bytes) else line[:65536]
+    if "{" not in text:
+        return f"({len(line)} {'bytes' if isinstance(line, bytes) else 'characters'} without an object)"
+    before, _, rest = text.partition("{")
+    text = f"{'… ' if before.strip() else ''}{{{rest}"
     text = _ESCAPED_TEXT.sub(r"\1…", text)
     text = _TEXT_VALUE.sub(lambda found: found.group(1) + ("…" if found.group(2)[0] in "[{" else '"…"'), text)
     text = _LOOSE_TEXT.sub(r"\1…", text)

@@ -10,7 +10,8 @@ create table inputs (
     vantage         varchar,      -- where on the way these records were written
     reason          varchar,      -- why this format was chosen, or why none was
     bytes           bigint,       -- size as stored
-    lines           bigint,       -- lines read, the header of a CSV not counted; lines = rows + rejected + blank + foreign
+    lines           bigint,       -- lines = rows + rejected + blank + foreign; of a CSV (its header not counted), a JSON
+                                  -- array or pretty-printed objects: records
     rows            bigint,       -- lines that gave a row
     rejected        bigint,       -- lines that could not be read
     blank           bigint,       -- empty lines
