@@ -47,7 +47,7 @@ def prepare(store: Store) -> None:
     vantages = [vantage for (vantage,) in store.run("select distinct vantage from attempts order by 1") if vantage]
     for vantage in vantages:
         _write_in_flight(store, vantage)
-    _write_expected(store)
+    store.script(package_sql("derived/expected.sql"))
     _write_tried(store)
     if len(vantages) > 1:
         for kind in ("response", "request", "trace"):
@@ -85,21 +85,13 @@ def _write_in_flight(store: Store, vantage: str) -> None:
     store.take_back("starts")
 
 
-def _write_expected(store: Store) -> None:
-    """Where all attempts have a start and an end, an inner join finds the same and costs half."""
-    sql = package_sql("derived/expected.sql")
-    timed, every = store.run("select (select count(*) from in_flight), (select count(*) from attempts)")[0]
-    store.script(sql.replace("left   join in_flight", "join   in_flight") if timed == every else sql)
-
-
 def _write_tried(store: Store) -> None:
     """Most logs have no task that was tried twice: sorted hashes tell that for a third of what the query would cost."""
     task = "coalesce(task_id, trace_id, prompt_hash || ' ' || coalesce(caller, ''))"  # as in tried.sql
-    sql = package_sql("derived/tried.sql")
     hashes = pl.DataFrame(store.arrow(f"select hash(vantage, {task}) as h from attempts where {task} is not null"))["h"]
     hashes = hashes.sort()
-    none = not (hashes == hashes.shift(1)).any()
-    store.script(sql.replace("from   attempts", "from   (select * from attempts limit 0)") if none else sql)
+    if (hashes == hashes.shift(1)).any():
+        store.script(package_sql("derived/tried.sql"))
 
 
 # --- quantiles

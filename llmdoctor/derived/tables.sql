@@ -9,6 +9,27 @@ create table in_flight (
     load       varchar    -- calm: at most half the median (or the lowest tenth) | busy: the highest quarter | usual
 );
 
+-- One row per attempt of a task that was tried more than once, at every vantage: its place among the tries and the wait
+-- since the try before. Filled by tried.sql where there is such a task at all.
+create table tried (
+    attempt_id              bigint,
+    vantage                 varchar,
+    task                    varchar,
+    inferred                boolean,      -- no task id: put together by prompt and caller
+    started_at              timestamptz,
+    ended_at                timestamptz,
+    total_ms                double,
+    outcome                 varchar,
+    attempt                 integer,
+    http_status             integer,
+    prompt_hash             varchar,
+    previous_outcome        varchar,
+    previous_retry_after_ms double,
+    previous_total_ms       double,
+    gap_ms                  double,       -- from the end of the try before
+    retry                   boolean       -- this one is a retry, not another call of the task
+);
+
 -- The same call seen from two vantages: each row of an inner vantage is used once, an outer row has at most one
 -- partner per inner vantage. Ids first (the answer's, then the request's), then the trace with the nearest start.
 create table vantages as

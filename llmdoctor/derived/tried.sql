@@ -1,7 +1,6 @@
--- One row per attempt of a task that was tried more than once, at every vantage: its place among the tries and the wait
--- since the try before. Without a task id, the same prompt of the same caller within a minute of a try that failed
--- counts as the same task.
-create table tried as
+-- Fills `tried`. Without a task id, the same prompt of the same caller within a minute of a try that failed counts as
+-- the same task.
+insert into tried
 with keyed as (
     select attempt_id, vantage, started_at, ended_at, total_ms, outcome, attempt, http_status, retry_after_ms, prompt_hash,
            coalesce(task_id, trace_id, prompt_hash || ' ' || coalesce(caller, '')) as task,

@@ -108,19 +108,19 @@ def catalogue(store: Store) -> dict[str, Relation]:
 
 def views() -> Iterator[tuple[str, str]]:
     """Name and SELECT of each view of views.sql, in order."""
-    return _created("views.sql")
+    for statement in filter(None, map(str.strip, _bare("views.sql").split(";"))):
+        head, _, body = statement.partition(" as\n")
+        yield head.split()[-1], body
 
 
 def _derived() -> Iterator[tuple[str, str]]:
-    """Name and SELECT of the derived tables that stand for columns of attempts, as views do."""
-    return _created("derived/tried.sql")
+    """Name and SELECT of the derived table that stands for columns of attempts, as views do."""
+    head, _, body = _bare("derived/tried.sql").strip().rstrip(";").partition("\n")
+    yield head.split()[-1], body
 
 
-def _created(file: str) -> Iterator[tuple[str, str]]:
-    text = dialect.COMMENT.sub(lambda found: " " * len(found.group()), package_sql(file))
-    for statement in filter(None, map(str.strip, text.split(";"))):
-        head, _, body = statement.partition(" as\n")
-        yield head.split()[-1], body
+def _bare(file: str) -> str:
+    return dialect.COMMENT.sub(lambda found: " " * len(found.group()), package_sql(file))
 
 
 def _table(store: Store, table: str) -> Relation:
