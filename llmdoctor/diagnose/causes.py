@@ -80,7 +80,8 @@ def _under(
     """The causes under one finding with what each accounts for, and what is left."""
     rules = [rule for rule in book.causes if finding.id in rule.explains and rule.id not in skip]
     judgements = {rule.id: judge(rule, asked[rule.id], finding.subject) for rule in rules}
-    confidence = explain_away(judgements)
+    elsewhere = {rule.id: judge(rule, asked[rule.id], "all") for rule in book.causes if rule.id in asked}
+    confidence = explain_away(judgements, elsewhere)
     shares.add_excess(store, fronts, number, finding, next(one for one in book.symptoms if one.id == finding.id))
     for rule in rules:
         if confidence[rule.id] >= LISTED_FROM:

@@ -127,18 +127,20 @@ def fill(sentence: str, figures: Mapping[str, Any]) -> str:
     return _Lenient().vformat(sentence, (), figures)
 
 
-def explain_away(judgements: Mapping[str, Judgement]) -> dict[str, float]:
+def explain_away(judgements: Mapping[str, Judgement], elsewhere: Mapping[str, Judgement]) -> dict[str, float]:
     """Confidence of each cause after specific causes have explained generic ones away, by id.
 
-    Every cause is compared with the others as they stood before, so the order does not matter."""
+    Every cause is compared with the others as they stood before, so the order does not matter; `elsewhere` are the
+    causes of other findings, for the specific one may explain another symptom of the same fault."""
+    known = {**elsewhere, **judgements}
     return {
         cause_id: judgement.confidence
         * (
             EXPLAINED_AWAY
             if any(
-                judgements[other].confidence >= CONFIRMED_FROM
+                known[other].confidence >= CONFIRMED_FROM
                 for other in judgement.rule.explained_away_by
-                if other in judgements
+                if other in known
             )
             else 1.0
         )
