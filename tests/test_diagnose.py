@@ -199,6 +199,13 @@ def test_a_specific_cause_explains_a_generic_one_away(rules: Rules) -> None:
     ]
 
 
+def test_an_ignored_cause_explains_nothing_away(rules: Rules) -> None:
+    rules.cause("specific_cause", second="true")
+    rules.cause("generic_cause", second="true", away='"specific_cause"')
+    found = rules.judge(failing(10, 10), ignore=("specific_cause",))
+    assert [(cause.id, cause.confidence) for cause in found.causes] == [("generic_cause", 1.0)]
+
+
 def test_shares_and_the_unexplained_part_add_up_to_one(rules: Rules) -> None:
     rules.cause("first_cause", second="true", where="outcome = 'failed' and region = 'eu'")
     rules.cause("second_cause", where="outcome = 'failed' and attempt_id <= 8")

@@ -50,11 +50,12 @@ def judge_causes(
     findings = [one for one in symptoms if one.state == "present"]
     gated = [rule for rule in book.causes if any(one.id in rule.explains for one in findings)]
     asked = {rule.id: ask_all(store, fronts, rule) for rule in gated}
+    elsewhere = {rule.id: judge(rule, asked[rule.id], "all") for rule in gated if rule.id not in skip}
     shares.begin(store)
     candidates: list[_Candidate] = []
     unexplained: list[Unexplained] = []
     for number, finding in enumerate(findings):
-        under, left = _under(store, fronts, book, asked, number, finding, skip)
+        under, left = _under(store, fronts, book, asked, elsewhere, number, finding, skip)
         candidates += under
         unexplained += left
     best = _best_of_each(candidates)
@@ -73,6 +74,7 @@ def _under(
     fronts: Fronts,
     book: Rulebook,
     asked: Mapping[str, Sequence[Asked]],
+    elsewhere: Mapping[str, Judgement],
     number: int,
     finding: Symptom,
     skip: Collection[str],
@@ -80,7 +82,6 @@ def _under(
     """The causes under one finding with what each accounts for, and what is left."""
     rules = [rule for rule in book.causes if finding.id in rule.explains and rule.id not in skip]
     judgements = {rule.id: judge(rule, asked[rule.id], finding.subject) for rule in rules}
-    elsewhere = {rule.id: judge(rule, asked[rule.id], "all") for rule in book.causes if rule.id in asked}
     confidence = explain_away(judgements, elsewhere)
     shares.add_excess(store, fronts, number, finding, next(one for one in book.symptoms if one.id == finding.id))
     for rule in rules:
