@@ -7,7 +7,8 @@ import pytest
 from llmdoctor.errors import PageError, UsageError
 from llmdoctor.ingest import examples
 from llmdoctor.ingest.detect import detect
-from llmdoctor.ingest.formats import Format, format_named, load_formats, parse_format, split_path
+from llmdoctor.ingest.fields import split_path
+from llmdoctor.ingest.formats import Format, format_named, load_formats, parse_format
 from llmdoctor.pages import parse_page
 from llmdoctor.store import Store
 

@@ -1,31 +1,21 @@
 """Which format page fits a file, and why: a look at some of its records, told in words."""
 
 import csv
-import re
+import sqlite3
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from llmdoctor.errors import StoreError
+from llmdoctor.ingest import envelope, layouts, sniff
 from llmdoctor.ingest.formats import Format, load_formats
-from llmdoctor.ingest.records import Content, Shape, parsed, repaired, unwrapped
-from llmdoctor.ingest.unpack import Packing, head, packing_of
+from llmdoctor.ingest.recipe import KIND, Found, Join, Recipe, applied
+from llmdoctor.ingest.records import Content, Shape, parsed, repaired
+from llmdoctor.ingest.unpack import Packing
 
-SAMPLE = 1 << 20
-"""Bytes looked at from the start of the content; a plain file is also looked at in its middle and at its end."""
-
-_FEW = 2000
-_METRIC = re.compile(rb"(#|[a-zA-Z_:][\w:]*(\{.*\})?\s+[-+.\deEinfNa]+(\s+-?[\d.]+)?\s*$)")
-_BINARY = (
-    b"\x7fELF",
-    b"\x89PNG",
-    b"PAR1",
-    b"SQLite format",
-    b"PK\x03\x04",
-    b"\xff\xd8\xff",
-    b"%PDF",
-    b"\x04\x22\x4d\x18",
-)
+Records = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -40,19 +30,22 @@ class Candidate:
     @property
     def reason(self) -> str:
         """In words."""
+        if self.format.shape == "text":
+            return f"{self.hits} of {self.looked_at} lines looked at are of the kinds {', '.join(self.keys)}"
         return f"{self.hits} of {self.looked_at} records looked at have {', '.join(self.keys)}"
 
 
 @dataclass(frozen=True)
 class Detection:
     """What a file is. `candidates` best first; without one, `reason` says what the file is instead. `faulty`: some of
-    the lines looked at are no JSON. `keys`: those of the records looked at."""
+    the lines looked at are no JSON. `keys`: those of the records looked at. `sample`: some of these records."""
 
     content: Content
     candidates: tuple[Candidate, ...]
     reason: str
     faulty: bool = False
     keys: frozenset[str] = frozenset()
+    sample: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def format(self) -> Format | None:
@@ -62,70 +55,31 @@ class Detection:
 
 def detect(path: Path, formats: Sequence[Format] | None = None, forced: Format | None = None) -> Detection:
     """Looks at a file. With `forced` the page is given and only the layout is looked at."""
-    pages = load_formats() if formats is None else formats
-    packing = packing_of(path)
-    sample = head(path, packing, SAMPLE)
+    pages = (forced,) if forced else tuple(load_formats() if formats is None else formats)
+    packing, encoding, sample = sniff.look(path)
     if not sample:
         return _nothing(path, packing, "empty", "empty file" if path.stat().st_size == 0 else "nothing can be unpacked")
-    if _is_binary(sample):
+    if sample.startswith((b"PAR1", b"SQLite format 3")):
+        return _table(path, packing, sample, pages, forced)
+    if sniff.is_binary(sample):
         return _nothing(path, packing, "binary", "binary file, not a log")
-    lines = [line for line in _lines(path, packing, sample) if line.strip()][:_FEW]
-    if _share(lines, lambda line: _METRIC.match(line) is not None) > 0.9:
-        return _metrics(path, packing, lines, pages, forced)
-    shape = _shape(sample, lines)
-    if shape == "text":
-        return _text(path, packing, lines, pages, forced)
-    return _json(Content(path, packing, shape), lines, pages, forced)
+    lines = sniff.sample_lines(path, packing, encoding, sample)
+    if sniff.is_metrics(lines):
+        return _metrics(path, packing, lines, pages)
+    content = Content(path, packing, "lines", encoding=encoding)
+    found = _of_text(content, sample, lines, pages, forced)
+    if encoding == "utf-8" or not found.candidates:
+        return found
+    return replace(found, reason=f"{found.reason}; written in {encoding.upper()}")
 
 
 def _nothing(path: Path, packing: Packing, shape: Shape, reason: str) -> Detection:
     return Detection(Content(path, packing, shape), (), reason)
 
 
-def _lines(path: Path, packing: Packing, sample: bytes) -> list[bytes]:
-    lines = sample.split(b"\n")
-    if len(sample) == SAMPLE:
-        lines.pop()
-    size = path.stat().st_size
-    if packing == "plain" and size > 4 * SAMPLE:
-        with path.open("rb") as file:
-            for offset in (size // 2, size - SAMPLE // 4):
-                file.seek(offset)
-                lines = lines[:_FEW] + file.read(SAMPLE // 4).split(b"\n")[1:-1][: _FEW // 4]
-        return lines[: _FEW // 2] + lines[_FEW:]
-    return lines
-
-
-def _is_binary(sample: bytes) -> bool:
-    if sample.startswith(_BINARY):
-        return True
-    text = sample[: 1 << 16].replace(b"\0", b"")
-    control = len(text) - len(text.translate(None, bytes(range(1, 9)) + bytes(range(14, 27)) + bytes(range(28, 32))))
-    holes = len(sample[: 1 << 16]) - len(text)
-    return control > len(text) // 10 or (holes > 0 and b"\n" not in sample) or not text
-
-
-def _share(lines: Sequence[bytes], test: Any) -> float:
-    return sum(bool(test(line)) for line in lines) / len(lines) if lines else 0.0
-
-
-def _shape(sample: bytes, lines: Sequence[bytes]) -> Shape:
-    start = sample.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if re.match(rb"\[\s*(\{|\]|$)", start):
-        return "values"
-    if any(parsed(line) is not None for line in lines[:200]):
-        return "lines"
-    if re.match(rb'\{\s*(\}|"|$)', start):
-        whole = re.match(rb"\{[ \t\r]*\n", start) is not None or re.match(rb'\{.*,[ \t\r]*\n\s+"', start) is not None
-        return "values" if whole else "lines"
-    return "text"
-
-
-def _metrics(
-    path: Path, packing: Packing, lines: Sequence[bytes], pages: Sequence[Format], forced: Format | None
-) -> Detection:
+def _metrics(path: Path, packing: Packing, lines: Sequence[bytes], pages: Sequence[Format]) -> Detection:
     content = Content(path, packing, "prometheus")
-    for page in pages if forced is None else [forced]:
+    for page in pages:
         if page.shape == "prometheus":
             wanted = tuple(key[:-1].encode() for group in page.any_of for key in group if key.endswith("*"))
             hits = sum(line.startswith(wanted) for line in lines)
@@ -135,65 +89,235 @@ def _metrics(
     return Detection(Content(path, packing, "text"), (), "metrics, but none of an LLM server")
 
 
-def _text(
-    path: Path, packing: Packing, lines: Sequence[bytes], pages: Sequence[Format], forced: Format | None
+def _table(path: Path, packing: Packing, sample: bytes, pages: Sequence[Format], forced: Format | None) -> Detection:
+    """Parquet, or the table of a SQLite file whose columns fit best."""
+    shape: Shape = "parquet" if sample.startswith(b"PAR1") else "sqlite"
+    if packing != "plain":
+        return _nothing(path, packing, "binary", f"a {packing} file with a {shape} file in it: unpack it first")
+    try:
+        tables = {"": layouts.parquet_head(path)} if shape == "parquet" else layouts.sqlite_tables(path)
+    except (StoreError, sqlite3.Error) as error:
+        return _nothing(path, packing, "binary", f"a damaged {shape} file ({error})")
+    found = [
+        (_judged(Content(path, packing, shape, table=name), rows, pages, forced), len(rows))
+        for name, rows in sorted(tables.items())
+    ]
+    fitting = [(one, rows) for one, rows in found if one.candidates and one.candidates[0].hits]
+    if not fitting:
+        return _nothing(path, packing, "binary", f"a {shape} file, but no format page fits its columns")
+    best, _ = max(fitting, key=lambda one: (not _generic(one[0]), len(one[0].candidates[0].keys), one[1]))
+    kind = f"{shape} table {best.content.table}" if best.content.table else shape
+    return replace(best, reason=f"{kind}: {best.reason}")
+
+
+def _generic(one: Detection) -> bool:
+    return one.format is None or one.format.generic
+
+
+def _of_text(
+    content: Content, sample: bytes, lines: Sequence[bytes], pages: Sequence[Format], forced: Format | None
 ) -> Detection:
-    """Text that is no JSON as it stands: CSV, JSON behind a prefix, JSON that nginx made invalid, or something else."""
-    for trial in (
-        Content(path, packing, "lines", repair=True),
-        Content(path, packing, "lines", unwrap=True),
-    ):
-        change = repaired if trial.repair else unwrapped
-        if _share(lines[:200], lambda line, change=change: parsed(change(line)) is not None) >= 0.3:
-            found = _json(trial, [change(line) for line in lines], pages, forced)
-            if found.candidates:
-                return found
-    delimiter = max(",;\t|", key=lines[0].decode("utf-8", "replace").count) if lines else ","
-    header = next(csv.reader([lines[0].decode("utf-8-sig", "replace")], delimiter=delimiter), []) if lines else []
-    if len(header) > 1:
-        record = dict.fromkeys((name.strip() for name in header), "")
-        fitting = [one for one in _ranked([record], pages, forced) if one.hits]
-        if fitting:
-            content = Content(path, packing, "csv", delimiter)
-            return Detection(content, tuple(fitting), f"CSV whose header has {', '.join(fitting[0].keys)}")
-    return _nothing(path, packing, "text", "text without JSON records; no format page fits")
+    shape = sniff.json_shape(sample, lines)
+    if shape == "values":
+        content = replace(content, shape="values")
+        return _judged(content, _first_records(content), pages, forced)
+    kinds = envelope.kinds(lines)
+    content = replace(content, envelopes=kinds)
+    inside = list(envelope.peeled(enumerate(lines, 1), kinds)) if kinds else [envelope.Line(0, line) for line in lines]
+    objects = [(line, parsed(line.text)) for line in inside]
+    count = sum(values is not None for _, values in objects)
+    text = _matching_text(content, [line.text for line in inside], pages) if count * 3 < len(inside) else None
+    if text and text.candidates[0].hits > count:
+        return text
+    if count:
+        records = [_stamped(values, line) for line, values in objects if values is not None]
+        return _json_lines(content, inside, records, pages, forced)
+    return _no_json(content, inside, pages, forced)
 
 
-def _json(content: Content, lines: Sequence[bytes], pages: Sequence[Format], forced: Format | None) -> Detection:
-    records: list[Mapping[str, Any]] = []
-    faulty = mended = inside = 0
-    if content.shape == "values":
-        for number, record in enumerate(content.records()):
-            if number >= 200 or record.reason:
-                break
-            records.append(parsed(record.text) or {})
-    for line in lines if content.shape == "lines" else ():
-        value = parsed(line)
-        if value is None:
-            value = parsed(repaired(line))
-            mended += value is not None
-            faulty += 1
-        elif any(isinstance(value.get(key), str) and value[key].lstrip()[:1] == "{" for key in ("log", "message")):
-            inner = parsed(unwrapped(line))
-            inside += inner is not None and inner != value
-            value = inner or value
-        if value is not None:
-            records.append(value)
-    if mended or inside:
-        content = replace(content, repair=bool(mended), unwrap=bool(inside))
-    found = tuple(_ranked(records, pages, forced))
+def _stamped(values: dict[str, Any], line: envelope.Line) -> dict[str, Any]:
+    return {**values, envelope.STAMP: line.at} if line.at else values
+
+
+def _first_records(content: Content) -> Records:
+    records: Records = []
+    for record in content.records():
+        if len(records) >= 200 or record.reason:
+            break
+        if (values := parsed(record.text)) is not None:
+            records.append(values)
+    return records
+
+
+def _json_lines(
+    content: Content, lines: Sequence[envelope.Line], records: Records, pages: Sequence[Format], forced: Format | None
+) -> Detection:
+    """Lines of JSON, some of which nginx may have made invalid."""
+    faulty = len(records) < len(lines)
+    mended: Records = []
+    if faulty and not content.envelopes:
+        mended = [v for line in lines if parsed(line.text) is None and (v := parsed(repaired(line.text))) is not None]
+    found = _judged(content, records + mended, pages, forced)
+    repair = bool(mended) and found.format is not None and found.format.repair
+    return replace(found, content=replace(found.content, repair=repair), faulty=faulty)
+
+
+def _no_json(
+    content: Content, lines: Sequence[envelope.Line], pages: Sequence[Format], forced: Format | None
+) -> Detection:
+    """Text that is no JSON as it stands: JSON that nginx made invalid, key=value, CSV, or lines that a page knows."""
+    texts = [line.text for line in lines]
+    mended = [values for line in texts[:200] if (values := parsed(repaired(line))) is not None]
+    if len(mended) * 10 >= 3 * min(len(texts), 200):
+        return replace(_judged(replace(content, repair=True), mended, pages, forced), faulty=True)
+    tries = [
+        _of_pairs(content, lines, pages, forced),
+        _matching_text(content, texts, pages),
+        _of_csv(content, texts, pages, forced),
+    ]
+    fitting = [one for one in tries if one and one.candidates and one.candidates[0].hits]
+    found = min(fitting, key=_generic, default=None)
+    return found or _nothing(content.path, content.packing, "text", "text without JSON records; no format page fits")
+
+
+def _of_pairs(
+    content: Content, lines: Sequence[envelope.Line], pages: Sequence[Format], forced: Format | None
+) -> Detection | None:
+    found = [pairs for line in lines[:200] if len(pairs := layouts.pairs(line)) > 2]
+    if len(found) * 2 < len(lines[:200]):
+        return None
+    return _judged(replace(content, shape="pairs"), found, pages, forced)
+
+
+def _of_csv(
+    content: Content, lines: Sequence[bytes], pages: Sequence[Format], forced: Format | None
+) -> Detection | None:
+    first = lines[0].decode("utf-8-sig", "replace") if lines else ""
+    delimiter = max(",;\t|", key=first.count)
+    header = next(csv.reader([first], delimiter=delimiter), [])
+    if len(header) < 2 or content.envelopes:
+        return None
+    content = replace(content, shape="csv", delimiter=delimiter)
+    found = _judged(content, [dict.fromkeys((name.strip() for name in header), "")], pages, forced)
+    if not found.candidates or not (found.candidates[0].hits or forced):
+        return None
+    records = _first_records(found.content)
+    seen = _judged(content, records, [found.candidates[0].format], forced)
+    fits = found.candidates[0]
+    return replace(found, content=seen.content, keys=seen.keys, reason=f"CSV whose header has {', '.join(fits.keys)}")
+
+
+def _matching_text(content: Content, lines: Sequence[bytes], pages: Sequence[Format]) -> Detection | None:
+    """The page of shape text that knows most of the lines."""
+    texts = [line.decode("utf-8", "replace").rstrip("\r") for line in lines]
+    found = []
+    for page in pages:
+        if page.shape == "text":
+            records = [values for text in texts if (values := page.recipe.matched(text)) is not None]
+            kinds = Counter(str(record[KIND]) for record in records)
+            wanted = {name for group in page.any_of for name in group}
+            if records and (not wanted or wanted & kinds.keys()):
+                names = tuple(name for name, _ in kinds.most_common(4))
+                found.append((Candidate(page, len(records), len(texts), names), records))
     if not found:
-        return Detection(content, (), "JSON, but no format page fits its keys", bool(faulty))
-    if content.repair and not found[0].format.repair:
-        content = replace(content, repair=False)
-    return Detection(content, found, found[0].reason, bool(faulty), frozenset().union(*records))
+        return None
+    found.sort(key=lambda one: (-one[0].hits, one[0].format.id))
+    best, records = found[0]
+    content = replace(content, shape="text", recipe=best.format.recipe)
+    keys = frozenset(key for record in records for key in record)
+    return Detection(content, tuple(one for one, _ in found), best.reason, False, keys, tuple(records[:200]))
+
+
+def _judged(content: Content, records: Records, pages: Sequence[Format], forced: Format | None) -> Detection:
+    """The page that fits records best, and what has to be done for it: exports opened, texts read, lines joined."""
+    content, records = _unpacked_exports(content, records)
+    found = tuple(_ranked(records, pages, forced))
+    if not found or (found[0].format.generic and not found[0].hits):
+        for path in _arrays(records):
+            opened = [one.values for one in applied((Found(0, dict(r)) for r in records), Recipe(each=(path,)), 0)]
+            inner = _judged(replace(content, recipe=Recipe(each=(path,))), opened, pages, forced)
+            if inner.candidates and inner.candidates[0].hits:
+                return replace(inner, reason=f"{inner.reason} (elements of {path})")
+    if not found:
+        return Detection(content, (), "JSON, but no format page fits its keys")
+    recipe = _needed(found[0].format, records)
+    if content.recipe.each:
+        recipe = replace(recipe, each=(*content.recipe.each, *recipe.each))
+    sample = [
+        one.values
+        for one in applied(
+            (Found(0, dict(r)) for r in records[:200]), replace(recipe, each=recipe.each[len(content.recipe.each) :]), 0
+        )
+    ]
+    keys = frozenset(key for record in (*records, *sample) for key in record)
+    return Detection(replace(content, recipe=recipe), found, found[0].reason, False, keys, tuple(sample[:200]))
+
+
+def _unpacked_exports(content: Content, records: Records) -> tuple[Content, Records]:
+    """Objects of a collector's export give way to what they carry."""
+    if content.shape == "lines" and not content.recipe.each:
+        return content, records
+    inner = [
+        values for record in records if (one := envelope.of_record(record)) and (values := parsed(one.text)) is not None
+    ]
+    if not inner or len(inner) * 4 < len(records):
+        return content, records
+    return replace(content, envelopes=("json",)), inner
+
+
+def _needed(page: Format, records: Records) -> Recipe:
+    """What the page asks for, without what these records do not need: reading them as they stand is much faster."""
+    recipe = page.recipe
+    inside = tuple(
+        key
+        for key in recipe.inside
+        if any(isinstance(text := record.get(key), str) and text.lstrip()[:1] in ("{", "[") for record in records)
+    )
+    join = recipe.join or (_paired(page, records) if page.generic else None)
+    return replace(recipe, inside=inside, join=join)
+
+
+def _paired(page: Format, records: Records) -> Join | None:
+    """Two lines of one request, as many applications write them: the same id twice, first always one message and then
+    always another."""
+    for alias in page.fields.get("request_id", ()):
+        by_id: dict[Any, list[Mapping[str, Any]]] = {}
+        for record in records:
+            if isinstance(value := record.get(alias.root), str | int):
+                by_id.setdefault(value, []).append(record)
+        pairs = [two for two in by_id.values() if len(two) == 2]
+        if len(pairs) < 3 or len(pairs) * 10 < 6 * len(by_id):
+            continue
+        for message in page.fields.get("message", ()):
+            kinds = Counter((str(two[0].get(message.root)), str(two[1].get(message.root))) for two in pairs)
+            (first, second), count = kinds.most_common(1)[0]
+            if first != second and "None" not in (first, second) and count * 10 >= 6 * len(pairs):
+                ends = {b for a, b in kinds if a == first}
+                return Join(by=(alias.root,), kind=message.root, begins=frozenset({first}), ends=frozenset(ends))
+    return None
+
+
+def _arrays(records: Records) -> list[str]:
+    """Paths of lists of objects inside the first records, the longest first."""
+    found: Counter[str] = Counter()
+    for record in records[:20]:
+        places = [(key, value) for key, value in record.items()]
+        places += [
+            (f"{key}.{k}", v) for key, value in record.items() if isinstance(value, dict) for k, v in value.items()
+        ]
+        for path, value in places:
+            if isinstance(value, list) and value and all(isinstance(one, dict) for one in value[:20]):
+                found[path] += len(value)
+    return [path for path, _ in found.most_common(5)]
 
 
 def _ranked(records: Sequence[Mapping[str, Any]], pages: Sequence[Format], forced: Format | None) -> list[Candidate]:
     """Pages by how many records they fit; among those that fit about as many, the one that asks for more keys. Generic
     pages come last: the first of them is also tried where nothing fits."""
     found: list[Candidate] = []
-    for page in pages if forced is None else [forced]:
+    for page in pages:
+        if page.shape == "text":
+            continue
         matches = [keys for record in records if (keys := _matching(record, page)) is not None]
         if matches or (page.generic and records) or forced:
             keys = max(matches, key=len, default=()) or ("no key of a known format",)

@@ -10,8 +10,7 @@ from typing import Any
 from llmdoctor.errors import LlmdoctorError
 from llmdoctor.ingest import ReadOptions, read
 from llmdoctor.ingest.detect import detect
-from llmdoctor.ingest.formats import Example, Format, load_formats
-from llmdoctor.ingest.load import OTHERS
+from llmdoctor.ingest.formats import TABLES, Example, Format, load_formats
 from llmdoctor.store import Row, Store
 
 
@@ -44,7 +43,7 @@ def _run(fmt: Format, example: Example, formats_dirs: tuple[Path, ...]) -> Itera
 
 def _rows(store: Store) -> list[Row]:
     found = store.rows("select * from attempts order by attempt_id")
-    for table in OTHERS:
+    for table in TABLES:
         order = ", ".join(f'"{name}"' for name in store.columns(table))
         found += [{"table": table, **row} for row in store.rows(f"select * from {table} order by {order}")]
     return found

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from llmdoctor.errors import InputError, StoreError, UsageError
+from llmdoctor.ingest.formats import TABLES
 from llmdoctor.ingest.job import Job
 from llmdoctor.ingest.query import literal, quoted
 from llmdoctor.store import Store, package_sql
@@ -147,7 +148,7 @@ def attach(store: Store) -> list[str]:
         drop table homes; drop table other_rows;
         """
     )
-    for table in ("chunks", "stages", "task_events", "engine_samples", "facts"):
+    for table in TABLES:
         names = ", ".join(quoted(name) for name in store.columns(table))
         values = (
             names.replace('"value"', 'try_cast("value" as double) as "value"') if table == "engine_samples" else names

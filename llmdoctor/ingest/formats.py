@@ -1,8 +1,10 @@
 """Format pages: one Markdown file that says how the records of one product become rows.
 
-A page is `# Title`, a toml block (`vantage`, `shape`, `needs` or `any_of`, `url`, `product`, and for home-made logs
-`nested`), `## Fields` (name -> JSON path and unit, or a list of such in order of preference), `## Rows` (one SELECT
-over `fields` into the columns of `attempts`), `## Cannot show` and `## Examples`.
+A page is `# Title`, a toml block (`vantage`, `shape`, `needs` or `any_of`, `url`, `product`, what recipe.py knows, and
+for home-made logs `nested`), for text `## Lines` (name -> regular expression whose groups are the keys), `## Fields`
+(name -> JSON path and unit, or a list of such in order of preference), `## Rows` (one SELECT over `fields` into the
+columns of `attempts`; a further block ` ```sql chunks key ` gives rows of another table, and is run where a record has
+that key), `## Cannot show` and `## Examples`.
 """
 
 import re
@@ -13,38 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from llmdoctor.errors import UsageError
-from llmdoctor.pages import Page, Section, parse_toml, read_page
+from llmdoctor.ingest.fields import Alias, below, fields_of, split_path
+from llmdoctor.ingest.recipe import KIND, Join, Recipe
+from llmdoctor.pages import Block, Page, parse_toml, read_page
 
-SECTIONS = ("Fields", "Rows", "Cannot show", "Examples")
+SECTIONS = ("Lines", "Fields", "Rows", "Cannot show", "Examples")
 SETTINGS = {"vantage", "shape", "needs", "any_of", "url", "product", "nested", "nulls", "may_be_text"}
-SETTINGS |= {"generic", "repair"}
-SHAPES = ("json", "csv", "prometheus")
-UNITS = frozenset({"text", "int", "number", "bool", "ms", "s", "us", "ns", "iso", "time"})
-UNITS |= {"epoch_s", "epoch_ms", "epoch_us", "epoch_ns"}
-
-_PATH = re.compile(r"\$((?:\.(?:\"[^\"]+\"|[^.\[\]\"]+)|\[\d+\])+)")
-_STEP = re.compile(r"\.(\"[^\"]+\"|[^.\[\]\"]+)|\[(\d+)\]")
-
-INNER = "(inner)"
-"""Stands for the key of the object in which a home-made log keeps what belongs to the call (`nested`)."""
-
-
-@dataclass(frozen=True)
-class Alias:
-    """One place where a field may stand: key of the record, path below it (DuckDB's syntax, "$" for the key itself),
-    unit, whether that unit is a guess which the report has to show, and whether an empty text is kept as such."""
-
-    root: str
-    below: str
-    unit: str
-    guess: bool
-    keep: bool
-
-    @property
-    def shown(self) -> str:
-        """The path as a reader would write it."""
-        below = self.below[1:].replace('"', "")
-        return below.lstrip(".") if self.root == INNER else self.root + below
+SETTINGS |= {"generic", "repair", "each", "parallel", "listed", "inside", "join"}
+SHAPES = ("json", "text", "prometheus")
+TABLES = ("chunks", "stages", "task_events", "engine_samples", "facts")
+"""The tables besides `attempts` that a page may fill."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +34,16 @@ class Example:
     line: int
     log: str
     rows: str
+
+
+@dataclass(frozen=True)
+class Further:
+    """A query for the rows of another table: run where a record that was looked at has one of `keys`, or there are
+    none."""
+
+    table: str
+    keys: tuple[str, ...]
+    sql: str
 
 
 @dataclass(frozen=True)
@@ -76,6 +66,8 @@ class Format:
     repair: bool
     fields: Mapping[str, tuple[Alias, ...]]
     rows: str
+    further: tuple[Further, ...]
+    recipe: Recipe
     cannot_show: str
     examples: tuple[Example, ...]
 
@@ -126,6 +118,7 @@ def parse_format(page: Page) -> Format:
         if title not in titles:
             raise page.wrong(page.head.line, f"heading '## {title}' is missing")
     prose = page.section("Cannot show")
+    fields = fields_of(page)
     any_of = tuple((one,) if isinstance(one, str) else tuple(one) for one in settings.get("any_of", ()))
     return Format(
         id=page.id,
@@ -142,8 +135,10 @@ def parse_format(page: Page) -> Format:
         nested=_nested(page, settings.get("nested", ())),
         generic=bool(settings.get("generic")),
         repair=bool(settings.get("repair")),
-        fields=_fields(page, bool(settings.get("nested"))),
+        fields=fields,
         rows=_rows(page),
+        further=_further(page),
+        recipe=_recipe(page, fields),
         cannot_show=" ".join(prose.prose.split()) if prose else "",
         examples=_examples(page),
     )
@@ -157,6 +152,8 @@ def _settings(page: Page) -> dict[str, Any]:
             raise page.wrong(line, f"unknown key {key!r}; known are {', '.join(sorted(SETTINGS))}")
     if settings.get("shape", "json") not in SHAPES:
         raise page.wrong(line, f"shape is one of {', '.join(SHAPES)}")
+    if settings.get("shape") == "text":
+        return settings
     if not settings.get("needs") and not settings.get("any_of"):
         raise page.wrong(line, "'needs' or 'any_of' must say by which keys the format is recognised")
     return settings
@@ -164,64 +161,71 @@ def _settings(page: Page) -> dict[str, Any]:
 
 def _rows(page: Page) -> str:
     section = page.section("Rows")
-    block = section.block("sql") if section else None
     if section is None:
         return ""
+    block = next((block for block in section.blocks if block.info == "sql"), None)
     if block is None:
         raise page.wrong(section.line, "'## Rows' has no sql block")
+    return _select(page, block)
+
+
+def _select(page: Page, block: Block) -> str:
     if not re.match(r"select\b", block.text.lstrip(), re.IGNORECASE):
         raise page.wrong(block.line, "'## Rows' is one query that begins with 'select'")
     return block.text.strip().rstrip(";")
 
 
-def _fields(page: Page, nested: bool) -> dict[str, tuple[Alias, ...]]:
-    section = page.section("Fields")
+def _further(page: Page) -> tuple[Further, ...]:
+    section = page.section("Rows")
+    found = []
+    for block in section.blocks if section else ():
+        language, *words = block.info.split()
+        if language != "sql" or not words:
+            continue
+        if words[0] not in TABLES:
+            raise page.wrong(block.line, f"no table is called {words[0]!r}; a page may fill {', '.join(TABLES)}")
+        found.append(Further(words[0], tuple(words[1:]), _select(page, block)))
+    return tuple(found)
+
+
+def _recipe(page: Page, fields: Mapping[str, tuple[Alias, ...]]) -> Recipe:
+    settings = page.settings
+    roots = [alias.root for aliases in fields.values() for alias in aliases if alias.unit == "yearless"]
+    return Recipe(
+        patterns=_patterns(page),
+        each=tuple(settings.get("each", ())),
+        parallel=tuple(settings.get("parallel", ())),
+        listed=tuple(settings.get("listed", ())),
+        inside=tuple(settings.get("inside", ())),
+        yearless=tuple(dict.fromkeys(roots)),
+        join=_join(page),
+    )
+
+
+def _patterns(page: Page) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    section = page.section("Lines")
     block = section.block("toml") if section else None
-    if section is None:
-        return {}
     if block is None:
-        raise page.wrong(section.line, "'## Fields' has no toml block")
-    given = parse_toml(page.path, block)
-    if page.settings.get("shape") == "prometheus":
-        return {name: _metric_names(page, section, name, value) for name, value in given.items()}
-    fields = {name: tuple(_aliases(page, section, name, value, nested)) for name, value in given.items()}
-    spellings: dict[str, str] = {}
-    for name, aliases in fields.items():
-        for alias in aliases:
-            if spellings.setdefault(alias.root.lower(), alias.root) != alias.root:
-                problem = f"field {name}: key {alias.root} differs from {spellings[alias.root.lower()]} only in case"
-                raise page.wrong(_line_of(section, name), problem)
-    return fields
+        if page.settings.get("shape") == "text":
+            raise page.wrong(page.head.line, "a page of shape text needs '## Lines' with a toml block")
+        return ()
+    found = []
+    for name, text in parse_toml(page.path, block).items():
+        try:
+            found.append((name, re.compile(text, re.VERBOSE)))
+        except (re.error, TypeError) as error:
+            raise page.wrong(block.line, f"line {name}: no regular expression ({error})") from error
+    return tuple(found)
 
 
-def _metric_names(page: Page, section: Section, name: str, value: object) -> tuple[Alias, ...]:
-    names = value if isinstance(value, list) else [value]
-    texts = [one for one in names if isinstance(one, str)]
-    if len(texts) < len(names):
-        raise page.wrong(_line_of(section, name), f"field {name}: expected names of metrics")
-    return tuple(Alias(one, "$", "number", False, False) for one in texts)
-
-
-def _aliases(page: Page, section: Section, name: str, value: object, nested: bool) -> list[Alias]:
-    line = _line_of(section, name)
-    found: list[Alias] = []
-    for one in value if isinstance(value, list) else [value]:
-        place = {"path": one} if isinstance(one, str) else one
-        if not isinstance(place, dict) or not isinstance(place.get("path"), str):
-            raise page.wrong(line, f'field {name}: expected "$.path" or {{ path = "$.path", unit = "ms" }}')
-        if unknown := set(place) - {"path", "unit", "guess", "keep"}:
-            raise page.wrong(line, f"field {name}: unknown key {sorted(unknown)[0]!r}")
-        unit = place.get("unit", "text")
-        if unit not in UNITS:
-            raise page.wrong(line, f"field {name}: unit {unit!r} is none of {', '.join(sorted(UNITS))}")
-        steps = split_path(place["path"])
-        if not steps:
-            raise page.wrong(line, f"field {name}: {place['path']!r} is no path such as $.usage.prompt_tokens")
-        how = (unit, bool(place.get("guess")), bool(place.get("keep")))
-        found.append(Alias(steps[0], _below(steps[1:]), *how))
-        if nested:
-            found.append(Alias(INNER, _below(steps), *how))
-    return found
+def _join(page: Page) -> Join | None:
+    given = page.settings.get("join")
+    if given is None:
+        return None
+    lists = {key: frozenset(given.get(key, ())) for key in ("begins", "ends", "follows")}
+    if unknown := set(given) - {"by", "kind", *lists}:
+        raise page.wrong(page.head.line, f"join: unknown key {sorted(unknown)[0]!r}")
+    return Join(by=tuple(given.get("by", ())), kind=given.get("kind", KIND), **lists)
 
 
 def _nested(page: Page, paths: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -229,28 +233,7 @@ def _nested(page: Page, paths: Sequence[str]) -> tuple[tuple[str, str], ...]:
     steps = [split_path(path) for path in paths]
     if not all(steps):
         raise page.wrong(line, "'nested' is a list of paths such as $.record.extra")
-    return tuple((one[0], _below(one[1:])) for one in steps)
-
-
-def split_path(path: str) -> tuple[str, ...]:
-    """Keys and indexes of a path, () where it is none. `$."a.b".c[0]` -> ("a.b", "c", "[0]")."""
-    if not _PATH.fullmatch(path) or path.startswith("$["):
-        return ()
-    return tuple(key.strip('"') if key else f"[{index}]" for key, index in _STEP.findall(path))
-
-
-def _below(steps: Sequence[str]) -> str:
-    return "$" + "".join(step if re.fullmatch(r"\[\d+\]", step) else f'."{step}"' for step in steps)
-
-
-def _line_of(section: Section, name: str) -> int:
-    block = section.block("toml")
-    if block is None:
-        return section.line
-    for offset, text in enumerate(block.text.splitlines()):
-        if re.match(rf"{re.escape(name)}\s*=", text):
-            return block.line + offset
-    return block.line
+    return tuple((one[0], below(one[1:])) for one in steps)
 
 
 def _examples(page: Page) -> tuple[Example, ...]:

@@ -9,13 +9,14 @@ from llmdoctor.ingest.detect import Detection
 from llmdoctor.ingest.find import Source
 from llmdoctor.ingest.formats import Format
 from llmdoctor.ingest.records import Content, Record
-from llmdoctor.ingest.unpack import Unpacked, count_lines, count_with_blanks
+from llmdoctor.ingest.unpack import count_lines, count_with_blanks
 
 
 @dataclass(eq=False)
 class Job:
     """A file and its ledger. `file` and `packing` are what DuckDB reads: the file itself, or the copy that Python made
-    of it (`copied`). `early` are the records that this copy had to leave out."""
+    of it (`copied`). `early` are the records that this copy had to leave out, `extra` counts the lines that went into
+    the record of another line."""
 
     source: Source
     detection: Detection
@@ -35,6 +36,7 @@ class Job:
     others: int = 0
     repaired: int = 0
     chatter: int = 0
+    extra: int = 0
     grew: bool = False
     guessed: bool = False
     reason: str = ""
@@ -67,8 +69,7 @@ class Job:
     @property
     def needs_copy(self) -> bool:
         """True where DuckDB cannot read the file as it is."""
-        content = self.content
-        return content.shape != "lines" or content.packing in ("bz2", "xz") or content.repair or content.unwrap
+        return not self.content.plain_json
 
     @property
     def format_id(self) -> str | None:
@@ -78,14 +79,14 @@ class Job:
     def settle(self) -> None:
         """Counts physical lines and blank ones against the records that were read (`seen` by DuckDB, `early` by the
         copy). AssertionError where lines = rows + rejected + blank + foreign does not hold."""
-        unpacked = Unpacked(self.content.path, self.content.packing)
+        unpacked = self.content.unpacked()
         self.rejected += len(self.early)
-        self.foreign += self.chatter
-        records = self.seen + len(self.early) + self.chatter
+        self.foreign += self.chatter + self.extra
+        records = self.seen + len(self.early) + self.chatter + self.extra
         if self.format is None:
             self.lines, self.blank = count_with_blanks(unpacked)
             self.foreign = self.lines - self.blank
-        elif self.content.shape in ("values", "csv"):
+        elif self.content.counts_records:
             self.lines = records
         else:
             self.lines, closed = count_lines(unpacked)
@@ -104,10 +105,11 @@ class Job:
     def copy_to(self, folder: Path) -> None:
         """Writes the records that can be read as newline-delimited JSON into `folder`, and reads that from now on."""
         self.file, self.packing, self.copied = folder / f"{self.source.input_id}.jsonl", "plain", True
-        self.early, self.repaired, self.chatter = [], 0, 0
+        self.early, self.repaired, self.chatter, self.extra = [], 0, 0, 0
         with self.file.open("wb") as out:
             for record in self.content.records():
                 self.repaired += record.repaired
+                self.extra += record.extra
                 if record.chatter:
                     self.chatter += 1
                 elif record.reason is None:

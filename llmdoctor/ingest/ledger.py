@@ -100,5 +100,5 @@ def _nothing_found(job: Job) -> None:
     kind = "JSON records" if job.format and job.format.generic else job.reason
     job.reason = f"{kind}, but no LLM call among them"
     job.format = None
-    job.early, job.rejected, job.repaired, job.chatter = [], 0, 0, 0
+    job.early, job.rejected, job.repaired, job.chatter, job.extra = [], 0, 0, 0, 0
     job.bad.clear()

@@ -5,13 +5,10 @@ from pathlib import Path
 
 from llmdoctor.errors import StoreError
 from llmdoctor.ingest import query
-from llmdoctor.ingest.formats import Format
+from llmdoctor.ingest.formats import TABLES, Format
 from llmdoctor.ingest.job import Job
 from llmdoctor.ingest.query import CALL, DEAD, FOREIGN, OTHER
 from llmdoctor.store import Store
-
-OTHERS = ("chunks", "stages", "task_events", "engine_samples", "facts")
-"""The tables that lines of a native log may name."""
 
 # Columns that normal.sql fills or finish.py asks for, whether a log has them or not.
 _ALWAYS = {
@@ -96,8 +93,9 @@ def _read(store: Store, fmt: Format, jobs: Sequence[Job], strict: bool, kept: Se
         store.script("alter table loaded drop column _more")
     _count(store, how, jobs)
     _keep(store, kept or list(attempts))
-    if any(job.others for job in jobs):
+    if fmt.native and any(job.others for job in jobs):
         _read_others(store, fmt, [job for job in jobs if job.others])
+    _read_further(store, fmt, [job for job in jobs if job.rows])
     return True
 
 
@@ -180,24 +178,58 @@ def _keep(store: Store, attempts: Sequence[str]) -> None:
 def _read_others(store: Store, fmt: Format, jobs: Sequence[Job]) -> None:
     """A second pass for the lines that name another table; they wait in `other_rows` for their attempts' numbers."""
     how = query.plan(fmt)
-    ids = [job.source.input_id for job in jobs]
-    raw = query.from_files(how, [str(job.file) for job in jobs], jobs[0].packing, ids, False)
-    wanted = ["request_id", "attempt", "vantage"]
-    for table in OTHERS:
-        wanted += [name for name in store.columns(table) if name not in (*wanted, "attempt_id", "input_id")]
-    names = ", ".join(query.quoted(name) for name in wanted)
-    head = "insert into" if store.columns("other_rows") else "create temp table"
-    link = "" if head == "insert into" else "as"
+    columns = _other_rows(store)
+    names = ", ".join(query.quoted(name) for name in columns)
     store.script(
-        f'{head} other_rows {link} select _input as input_id, "table", _bad0, _bad1, {names} '
-        f'from ({query.fields_sql(how, raw)}) where "table" is not null'
+        f'insert into other_rows (input_id, "table", _bad0, _bad1, {names}) '
+        f'select _input, "table", _bad0, _bad1, {names} '
+        f'from ({query.fields_sql(how, _raw(how, jobs))}) where "table" is not null'
     )
     by_id = {job.source.input_id: job for job in jobs}
-    id_list = ", ".join(str(number) for number in ids)
     found = store.run(
         "select input_id, _bad0, _bad1, count(*) from other_rows where _bad0 + _bad1 > 0 "
-        f"and input_id in ({id_list}) group by all"
+        f"and input_id in ({', '.join(map(str, by_id))}) group by all"
     )
     for input_id, bad0, bad1, count in found:
         for name in query.bad_names(how, bad0, bad1):
             by_id[input_id].bad[name] += count
+
+
+def _read_further(store: Store, fmt: Format, jobs: Sequence[Job]) -> None:
+    """The rows that a page gives for other tables, from the files in which some record has what they need."""
+    for further in fmt.further:
+        some = [job for job in jobs if not further.keys or job.detection.keys & set(further.keys)]
+        if not some:
+            continue
+        how = query.plan(fmt)
+        columns = _other_rows(store)
+        select = f"select _input, {further.sql.lstrip()[len('select') :]}"
+        sql = f"with fields as ({query.fields_sql(how, _raw(how, some))}) {select}"
+        given = {str(row[0]) for row in store.run(f"describe {sql}")} & columns.keys()
+        vantage = "" if "vantage" in given or not fmt.vantage else f", {query.literal(fmt.vantage)}"
+        names = ", ".join(query.quoted(name) for name in sorted(given))
+        store.script(
+            f'insert into other_rows (input_id, "table", _bad0, _bad1, {names}{", vantage" if vantage else ""}) '
+            f"select _input, {query.literal(further.table)}, 0, 0, {names}{vantage} from ({sql})"
+        )
+
+
+def _raw(how: query.Plan, jobs: Sequence[Job]) -> str:
+    ids = [job.source.input_id for job in jobs]
+    return query.from_files(how, [str(job.file) for job in jobs], jobs[0].packing, ids, False)
+
+
+def _other_rows(store: Store) -> dict[str, str]:
+    """The columns of `other_rows`, which is made where it does not exist: those of all other tables, and what names an
+    attempt. A value is text here: that of a fact is one."""
+    wanted = {"request_id": "varchar", "attempt": "integer", "vantage": "varchar"}
+    for table in TABLES:
+        for name, kind in store.columns(table).items():
+            if name not in ("attempt_id", "input_id"):
+                wanted.setdefault(name, "varchar" if name == "value" else kind)
+    columns = ", ".join(f"{query.quoted(name)} {kind}" for name, kind in wanted.items())
+    store.script(
+        'create temp table if not exists other_rows (input_id integer, "table" varchar, _bad0 ubigint, _bad1 ubigint, '
+        f"{columns})"
+    )
+    return wanted

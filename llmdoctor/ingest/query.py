@@ -8,7 +8,8 @@ was there and could not be cast sets a bit of `_bad`, and a line that is no JSON
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from llmdoctor.ingest.formats import INNER, Alias, Format
+from llmdoctor.ingest.fields import INNER, Alias
+from llmdoctor.ingest.formats import Format
 from llmdoctor.ingest.units import NUMERIC, typed
 from llmdoctor.store import package_sql
 

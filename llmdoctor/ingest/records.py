@@ -1,11 +1,9 @@
 """One file as numbered records, read by Python: for what DuckDB cannot read itself, for line numbers and for `locate`.
 
-The clean path never comes here. A record is one line of newline-delimited JSON, one element of a JSON array, one
-object of pretty-printed JSON, or one row of a CSV file.
+unpack (bytes) > envelope (what collectors put around a line) > layout (objects) > recipe (lines joined, arrays opened).
+Clean newline-delimited JSON, the common case, never comes here.
 """
 
-import csv
-import io
 import json
 import re
 from collections.abc import Iterator
@@ -13,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from llmdoctor.ingest import envelope, layouts
+from llmdoctor.ingest.envelope import STAMP
+from llmdoctor.ingest.layouts import LONGEST, Item
+from llmdoctor.ingest.recipe import AS_IT_IS, Found, Recipe, applied
 from llmdoctor.ingest.unpack import Packing, Unpacked
 
-Shape = Literal["lines", "values", "csv", "prometheus", "text", "binary", "empty"]
-
-LONGEST = 16 << 20
-"""Bytes of the longest line that is read; DuckDB gives up the whole query at about twice that."""
+Shape = Literal["lines", "values", "csv", "pairs", "text", "parquet", "sqlite", "prometheus", "binary", "empty"]
 
 _UNQUOTED = re.compile(rb'("(?:[^"\\]|\\.)*"\s*:\s*)("(?:[^"\\]|\\.)*"|[^"{}\[\]]*?)(?=\s*,\s*"|\s*})')
 
@@ -26,50 +25,137 @@ _UNQUOTED = re.compile(rb'("(?:[^"\\]|\\.)*"\s*:\s*)("(?:[^"\\]|\\.)*"|[^"{}\[\]
 @dataclass(frozen=True)
 class Record:
     """`line` is 1-based (the line on which the record begins). `text` is one line of JSON, `reason` says why there is
-    none. `repaired`: it had to be mended. `chatter`: a line of text in a log whose records stand in envelopes."""
+    none. `repaired`: it had to be mended. `chatter`: readable, but nothing that the format knows. `extra`: further
+    lines of the file that went into it."""
 
     line: int
     text: bytes
     reason: str | None = None
     repaired: bool = False
     chatter: bool = False
+    extra: int = 0
 
 
 @dataclass(frozen=True)
 class Content:
-    """How to read one file as records."""
+    """How to read one file as records. `table` is that of a SQLite file, `only` the keys worth keeping."""
 
     path: Path
     packing: Packing
     shape: Shape
     delimiter: str = ","
     repair: bool = False
-    unwrap: bool = False
+    encoding: str = "utf-8"
+    envelopes: tuple[str, ...] = ()
+    recipe: Recipe = AS_IT_IS
+    table: str = ""
+
+    @property
+    def counts_records(self) -> bool:
+        """True where the ledger counts records, not physical lines: one object may take many lines, or give many
+        records."""
+        return self.shape in ("values", "csv", "parquet", "sqlite") or self.recipe.opens
+
+    @property
+    def plain_json(self) -> bool:
+        """True where DuckDB can read the file as it is."""
+        simple = self.shape == "lines" and self.packing in ("plain", "gzip", "zstd") and self.encoding == "utf-8"
+        return simple and not self.repair and not self.envelopes and self.recipe.idle
+
+    def unpacked(self) -> Unpacked:
+        """The bytes of the file."""
+        return Unpacked(self.path, self.packing, self.encoding)
 
     def records(self) -> Iterator[Record]:
         """All records in order, blank lines left out; ends early where the compression is broken."""
-        if self.shape == "values":
-            yield from _values(Unpacked(self.path, self.packing))
-        elif self.shape == "csv":
-            yield from _csv_rows(Unpacked(self.path, self.packing), self.delimiter)
-        else:
-            for number, line in enumerate(Unpacked(self.path, self.packing).lines(), 1):
-                if line.strip():
-                    yield self._line(number, line)
+        if self.recipe.idle and self.shape in ("lines", "prometheus"):
+            yield from self._lines_as_they_are()
+            return
+        aside: list[Record] = []
+        newest = self.path.stat().st_mtime
+        for one in applied(self._objects(aside), self.recipe, newest):
+            yield from aside
+            aside.clear()
+            text = json.dumps(one.values, ensure_ascii=False).encode("utf-8", "replace")
+            long = len(text) > LONGEST
+            yield Record(
+                one.line, b"" if long else text, "record longer than 16 MiB" if long else None, extra=one.extra
+            )
+        yield from aside
 
-    def _line(self, number: int, line: bytes) -> Record:
-        if len(line) > LONGEST:
-            return Record(number, b"", "line longer than 16 MiB")
-        text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-        if self.unwrap:
-            text = unwrapped(text)
-            if not text.lstrip().startswith(b"{"):
-                return Record(number, b"", "text, not a record", chatter=True)
-        if self.repair and parsed(text) is None:
-            fixed = repaired(text)
-            if parsed(fixed) is not None:
-                return Record(number, fixed, repaired=True)
-        return Record(number, text)
+    def _objects(self, aside: list[Record]) -> Iterator[Found]:
+        """Objects as the layout gives them; what is none is put `aside`."""
+        if self.shape in ("lines", "text", "pairs"):
+            yield from self._objects_of_lines(aside)
+            return
+        for line, values, text, reason in self._items():
+            if values is None:
+                aside.append(Record(line, text, reason))
+                continue
+            yield Found(line, self._unwrapped(values))
+
+    def _items(self) -> Iterator[Item]:
+        if self.shape == "values":
+            return layouts.json_values(self.unpacked())
+        if self.shape == "csv":
+            return layouts.csv_rows(self.unpacked(), self.delimiter)
+        if self.shape == "parquet":
+            return layouts.parquet_rows(self.path)
+        if self.shape == "sqlite":
+            return layouts.sqlite_rows(self.path, self.table)
+        return iter(())
+
+    def _unwrapped(self, values: dict[str, Any]) -> dict[str, Any]:
+        """The object inside an object of a collector's export."""
+        for _ in self.envelopes:
+            inner = envelope.of_record(values)
+            found = parsed(inner.text) if inner else None
+            if inner is None or found is None:
+                break
+            values = {**found, STAMP: inner.at} if inner.at else found
+        return values
+
+    def _objects_of_lines(self, aside: list[Record]) -> Iterator[Found]:
+        for line in self._lines():
+            values = self._values_of(line)
+            if values is not None:
+                yield Found(line.number, values, line.extra)
+            elif self.shape == "lines" and line.text.lstrip().startswith(b"{"):
+                aside.append(Record(line.number, line.text, extra=line.extra))
+            else:
+                _set_aside(aside, line)
+
+    def _values_of(self, line: envelope.Line) -> dict[str, Any] | None:
+        if len(line.text) > LONGEST:
+            return None
+        if self.shape == "pairs":
+            return layouts.pairs(line) or None
+        values = parsed(line.text) if self.shape == "lines" else self.recipe.matched(_text(line.text))
+        if values is not None and line.at:
+            values.setdefault(STAMP, line.at)
+        return values
+
+    def _lines(self) -> Iterator[envelope.Line]:
+        return envelope.peeled(layouts.numbered(self.unpacked().lines()), self.envelopes)
+
+    def _lines_as_they_are(self) -> Iterator[Record]:
+        for line in self._lines():
+            text = line.text
+            if len(text) > LONGEST:
+                yield Record(line.number, b"", "line longer than 16 MiB", extra=line.extra)
+            elif self.envelopes and not text.lstrip().startswith(b"{"):
+                yield Record(line.number, b"", "text, not a record", chatter=True, extra=line.extra)
+            elif self.repair and parsed(text) is None and parsed(fixed := repaired(text)) is not None:
+                yield Record(line.number, fixed, repaired=True, extra=line.extra)
+            else:
+                yield Record(line.number, envelope.with_stamp(text, line.at), extra=line.extra)
+
+
+def _set_aside(aside: list[Record], line: envelope.Line) -> None:
+    """Lines of text between the records: one entry for a run of them, since there may be millions."""
+    run = aside.pop() if aside and aside[-1].chatter else None
+    first, extra = (run.line, run.extra + 1) if run else (line.number, 0)
+    aside.append(Record(first, b"", "text, not a record", chatter=True, extra=extra + line.extra))
 
 
 def parsed(line: bytes) -> dict[str, Any] | None:
@@ -110,130 +196,5 @@ def repaired(line: bytes) -> bytes:
     return _UNQUOTED.sub(quote, line)
 
 
-_CARRIERS = ("log", "message", "msg", "line", "MESSAGE", "textPayload")
-
-
-def unwrapped(line: bytes) -> bytes:
-    """The JSON object inside an envelope: after a prefix (`2026-.. stdout F {...}`, `web-1  | {...}`), or as the text
-    of a key such as `log` (Docker, fluent-bit, CloudWatch). The line itself where there is no envelope."""
-    record = parsed(line)
-    if record is None:
-        start = line.find(b'{"')
-        while start > 0:
-            if parsed(line[start:].rstrip()) is not None:
-                return unwrapped(line[start:].rstrip())
-            start = line.find(b'{"', start + 1)
-        return line
-    for key in _CARRIERS:
-        inner = record.get(key)
-        if isinstance(inner, str) and inner.lstrip().startswith("{"):
-            text = inner.strip().encode("utf-8", "replace")
-            if parsed(text) is not None and b"\n" not in text:
-                return text
-    return line
-
-
-def _values(file: Unpacked) -> Iterator[Record]:
-    """Objects of a JSON text of any layout: `[{...}, {...}]`, `{...}{...}` or pretty-printed. What cannot be read ends
-    the file: one record that says so."""
-    decoder = json.JSONDecoder()
-    text, line, done = "", 1, False
-    blocks = _decoded(file)
-    while True:
-        stripped = text.lstrip(" \t\r\n,[]\ufeff")
-        line += text.count("\n", 0, len(text) - len(stripped))
-        text = stripped
-        try:
-            value, end = decoder.raw_decode(text) if text else (None, 0)
-        except (ValueError, RecursionError):
-            end = 0
-        if end and (done or end < len(text)):
-            whole = text[:end].replace("\n", " ").replace("\r", " ").encode("utf-8", "replace")
-            yield Record(line, whole, None if isinstance(value, dict) else "JSON, but not an object")
-            line += text.count("\n", 0, end)
-            text = text[end:]
-            continue
-        if done:
-            break
-        # Objects larger than a block: read at least as much again, so that the work stays linear.
-        more = next(blocks, None)
-        wanted = len(text)
-        parts = [text]
-        while more is not None and wanted >= 0:
-            parts.append(more)
-            wanted -= len(more)
-            more = next(blocks, None) if wanted > 0 else None
-        done = len(parts) == 1
-        text = "".join(parts)
-        if len(text) > 4 * LONGEST:
-            break
-    if text:
-        yield Record(line, text[:200].encode("utf-8", "replace"), "not JSON from here on" if not done else _rest(text))
-
-
-def _rest(text: str) -> str:
-    return "incomplete last record" if text.startswith("{") else "not JSON from here on"
-
-
-def _decoded(file: Unpacked) -> Iterator[str]:
-    import codecs  # noqa: PLC0415
-
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    for block in file.blocks():
-        yield decoder.decode(block)
-    yield decoder.decode(b"", True)
-
-
-def _csv_rows(file: Unpacked, delimiter: str) -> Iterator[Record]:
-    """Rows under the header, each as a JSON object of texts; cells that hold JSON objects as such."""
-    stream = io.TextIOWrapper(io.BufferedReader(_Raw(file)), encoding="utf-8-sig", errors="replace", newline="")
-    reader = csv.reader(stream, delimiter=delimiter)
-    csv.field_size_limit(LONGEST)
-    header: list[str] = []
-    while True:
-        first = reader.line_num + 1
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            yield Record(first, b"", f"not CSV ({error})")
-            continue
-        if cells is None:
-            return
-        if not any(cell.strip() for cell in cells):
-            continue
-        if not header:
-            header = [cell.strip() for cell in cells]
-        elif len(cells) != len(header):
-            shown = delimiter.join(cells).encode()
-            yield Record(first, shown, f"{len(cells)} cells where the header has {len(header)}")
-        else:
-            pairs = {name: _cell(cell) for name, cell in zip(header, cells, strict=True) if cell != ""}
-            yield Record(first, json.dumps(pairs, ensure_ascii=False).encode("utf-8", "replace"))
-
-
-def _cell(text: str) -> Any:
-    if text.startswith("{"):
-        try:
-            return json.loads(text)
-        except ValueError:
-            return text
-    return text
-
-
-class _Raw(io.RawIOBase):
-    """Blocks as a file object."""
-
-    def __init__(self, file: Unpacked) -> None:
-        self._blocks = file.blocks()
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if not self._rest:
-            self._rest = next(self._blocks, b"")
-        size = min(len(buffer), len(self._rest))
-        buffer[:size] = self._rest[:size]
-        self._rest = self._rest[size:]
-        return size
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "replace").rstrip("\r")

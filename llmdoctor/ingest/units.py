@@ -13,7 +13,12 @@ def typed(value: str, unit: str, parsed: bool) -> str:
     """`value` in the canonical unit: milliseconds, an instant, or as it is. `parsed`: it is no text any more."""
     if unit == "text":
         return value
-    if unit == "time":
+    if unit == "duration":
+        return _duration(value)
+    if unit == "ticks":
+        # 100 ns since the year 1; 621355968000000000 of them lie before 1970.
+        return _epoch(f"(try_cast({value} as hugeint) - 621355968000000000) / 10.0", 10**6)
+    if unit in ("time", "yearless"):
         number = f"try_cast({value} as double)"
         return (
             f"coalesce(try_cast(replace({value}, ',', '.') as timestamptz), {_epoch(number, None)}, "
@@ -24,6 +29,18 @@ def typed(value: str, unit: str, parsed: bool) -> str:
         return _epoch(number, {"epoch_s": 1, "epoch_ms": 10**3, "epoch_us": 10**6, "epoch_ns": 10**9}[unit])
     factor = {"s": "* 1000", "us": "/ 1000", "ns": "/ 1000000"}.get(unit)
     return f"round({number} {factor}, 6)" if factor else number
+
+
+def _duration(value: str) -> str:
+    """`1m2.3s`, `24.5ms`, `412.1µs`, as Go and Rust print them, in milliseconds; null where it is no such text."""
+    units = (("h", 3_600_000.0), ("m", 60_000.0), ("s", 1_000.0), ("ms", 1.0), ("us|µs|μs", 0.001), ("ns", 0.000001))
+    parts = [
+        f"coalesce(try_cast(nullif(regexp_extract({value}, '([0-9.]+)(?:{names})(?:[0-9]|$)', 1), '') as double), 0)"
+        f" * {factor}"
+        for names, factor in units
+    ]
+    fits = f"regexp_full_match({value}, '([0-9]+(\\.[0-9]+)?(h|ms|m|s|us|µs|μs|ns))+')"
+    return f"case when {fits} then round({' + '.join(parts)}, 6) end"
 
 
 def _epoch(number: str, divisor: int | None) -> str:

@@ -1,13 +1,14 @@
 """Compressed or plain bytes -> lines. The packing is told by the first bytes, never by the name."""
 
 import bz2
+import codecs
 import lzma
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-Packing = Literal["plain", "gzip", "zstd", "bz2", "xz"]
+Packing = Literal["plain", "gzip", "zstd", "bz2", "xz", "lz4"]
 
 BLOCK = 1 << 20
 """Bytes read at a time."""
@@ -17,6 +18,7 @@ _MAGIC: tuple[tuple[bytes, Packing], ...] = (
     (b"\x28\xb5\x2f\xfd", "zstd"),
     (b"BZh", "bz2"),
     (b"\xfd7zXZ\x00", "xz"),
+    (b"\x04\x22\x4d\x18", "lz4"),
 )
 
 
@@ -31,15 +33,26 @@ _BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
 class Unpacked:
-    """The bytes of one file, block by block. After the iteration `broken` tells in words where the compression broke
-    off; what came before has been given."""
+    """The bytes of one file, block by block, in UTF-8 whatever the `encoding` of the file. After the iteration `broken`
+    tells in words where the compression broke off; what came before has been given."""
 
-    def __init__(self, path: Path, packing: Packing) -> None:
-        self.path, self.packing = path, packing
+    def __init__(self, path: Path, packing: Packing, encoding: str = "utf-8") -> None:
+        self.path, self.packing, self.encoding = path, packing, encoding
         self.broken: str | None = None
 
     def blocks(self) -> Iterator[bytes]:
         """Non-empty blocks in order; ends early, with `broken` set, where the compressed data do."""
+        if self.encoding == "utf-8":
+            yield from self._raw()
+            return
+        decoder = codecs.getincrementaldecoder(self.encoding)("replace")
+        for block in self._raw():
+            if text := decoder.decode(block):
+                yield text.encode("utf-8", "replace")
+        if text := decoder.decode(b"", True):
+            yield text.encode("utf-8", "replace")
+
+    def _raw(self) -> Iterator[bytes]:
         self.broken = None
         try:
             with self.path.open("rb", buffering=0) as file:
@@ -48,7 +61,7 @@ class Unpacked:
                 else:
                     yield from _members(file, self.packing)
         except Exception as error:
-            if not isinstance(error, _BROKEN) and type(error).__name__ != "ZstdError":
+            if not isinstance(error, _BROKEN) and not _of_a_codec(error):
                 raise
             self.broken = f"{self.packing} data end early or are damaged ({error})"
 
@@ -66,6 +79,11 @@ class Unpacked:
             yield from parts
         if last := b"".join(rest):
             yield last
+
+
+def _of_a_codec(error: Exception) -> bool:
+    """zstandard and lz4 have errors of their own, and are imported only where they are needed."""
+    return type(error).__name__ == "ZstdError" or (isinstance(error, RuntimeError) and "LZ4" in str(error))
 
 
 def count_lines(file: Unpacked) -> tuple[int, bool]:
@@ -86,10 +104,10 @@ def count_with_blanks(file: Unpacked) -> tuple[int, int]:
     return lines, blank
 
 
-def head(path: Path, packing: Packing, size: int) -> bytes:
+def head(path: Path, packing: Packing, size: int, encoding: str = "utf-8") -> bytes:
     """The first `size` bytes of the content, fewer where the file is short or damaged."""
     found = b""
-    for block in Unpacked(path, packing).blocks():
+    for block in Unpacked(path, packing, encoding).blocks():
         found += block
         if len(found) >= size:
             break
@@ -106,7 +124,7 @@ def _members(file: BinaryIO, packing: Packing) -> Iterator[bytes]:
             fresh, data = False, b""
             if member.eof:
                 # Some writers pad with zeros.
-                data, member, fresh = member.unused_data.lstrip(b"\0"), _unpacker(packing), True
+                data, member, fresh = (member.unused_data or b"").lstrip(b"\0"), _unpacker(packing), True
             if plain:
                 yield plain
     if not fresh:
@@ -120,6 +138,10 @@ def _unpacker(packing: Packing) -> Any:
         return bz2.BZ2Decompressor()
     if packing == "xz":
         return lzma.LZMADecompressor()
+    if packing == "lz4":
+        import lz4.frame  # noqa: PLC0415 - only an lz4 file pays for it
+
+        return lz4.frame.LZ4FrameDecompressor()
     import zstandard  # noqa: PLC0415 - only a zstd file pays for it
 
     return zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj()
