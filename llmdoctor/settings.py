@@ -3,6 +3,7 @@
     profile = "interactive"
     rules   = ["ops/rules"]                         # relative to this file
     ignore  = { log_gaps = "rotation at midnight" } # or a list of ids
+    map     = { ttft_ms = "timing.first:s" }        # where a home-made log keeps a field
 
     [set]
     "high_ttft.limit_ms" = 800
@@ -38,6 +39,8 @@ class Settings:
     ignore: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ()
+    map: Mapping[str, str] = field(default_factory=dict)
     memory: str | None = None
     hash_ids: bool = False
     fail_on: str | None = None
@@ -54,7 +57,8 @@ class Settings:
         plain = Settings()
         names = ("format", "tz", "since", "until", "where", "profile", "memory")
         found = {name: str(getattr(self, name)) for name in names if getattr(self, name) != getattr(plain, name)}
-        found |= {name: ", ".join(getattr(self, name)) for name in ("only", "rules") if getattr(self, name)}
+        found |= {name: ", ".join(getattr(self, name)) for name in ("only", "rules", "formats") if getattr(self, name)}
+        found |= {f"map {name}": place for name, place in self.map.items()}
         found |= {f"set {name}": f"{value:g}" for name, value in self.set.items()}
         found |= {f"ignore {rule}": self.reasons.get(rule, "no reason given") for rule in self.ignore}
         return ({"settings": self.source} if self.source else {}) | found
@@ -91,12 +95,25 @@ def load(start: Path) -> Settings:
 def merged(saved: Settings, given: Mapping[str, Any], typed: Collection[str]) -> Settings:
     """The saved settings with what was typed on the command line. Lists and single limits are added, not replaced."""
     values = {name: given[name] for name in typed if name in given}
-    for name in ("ignore", "rules"):
+    for name in ("ignore", "rules", "formats"):
         if name in values:
             values[name] = tuple(dict.fromkeys((*getattr(saved, name), *values[name])))
     if "set" in values:
         values["set"] = {**saved.set, **limits(values["set"])}
+    if "map" in values:
+        values["map"] = {**saved.map, **places(values["map"])}
     return replace(saved, **values)
+
+
+def places(pairs: Collection[str]) -> dict[str, str]:
+    """["ttft_ms=timing.first:s"] as a mapping. UsageError where one is not FIELD=PATH."""
+    found = {}
+    for pair in pairs:
+        name, equals, place = pair.partition("=")
+        if not equals or not name.strip() or not place.strip():
+            raise UsageError(f"--map {pair}: write it as FIELD=PATH or FIELD=PATH:UNIT, as in ttft_ms=timing.first:s")
+        found[name.strip()] = place.strip()
+    return found
 
 
 def limits(pairs: Collection[str]) -> dict[str, float]:
@@ -172,6 +189,12 @@ def _limits(name: str, value: Any, _folder: Path) -> dict[str, Any]:
     return {name: {key: float(number) for key, number in flat.items()}}
 
 
+def _places(name: str, value: Any, _folder: Path) -> dict[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(place, str) for place in value.values()):
+        raise TypeError('must be a table of field = "path" or "path:unit"')
+    return {name: value}
+
+
 _KINDS: Mapping[str, Callable[[str, Any, Path], dict[str, Any]]] = {
     **dict.fromkeys(("format", "tz", "since", "until", "where", "profile", "memory"), _text),
     **dict.fromkeys(("hash_ids", "quiet", "verbose"), _switch),
@@ -180,5 +203,7 @@ _KINDS: Mapping[str, Callable[[str, Any, Path], dict[str, Any]]] = {
     "ignore": _ignored,
     "only": _names,
     "rules": _folders,
+    "formats": _folders,
+    "map": _places,
     "fail_on": _level,
 }

@@ -6,8 +6,8 @@ find (paths -> files) > detect (what each is, and which format page fits) > load
 
 import tempfile
 import weakref
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,6 +19,7 @@ from llmdoctor.ingest.formats import Format, format_named, load_formats
 from llmdoctor.ingest.job import Job
 from llmdoctor.ingest.load import load
 from llmdoctor.ingest.locate import find_lines
+from llmdoctor.ingest.mapping import mapped, parse_maps
 from llmdoctor.ingest.prometheus import is_metrics, load_metrics
 from llmdoctor.ingest.query import literal
 from llmdoctor.store import Store
@@ -27,13 +28,15 @@ from llmdoctor.store import Store
 @dataclass(frozen=True)
 class ReadOptions:
     """How to read. `timezone` is for instants without a zone; `since`, `until` (instants) and `where` (a condition over
-    the columns of `attempts`) leave rows out; `formats_dirs` hold further format pages."""
+    the columns of `attempts`) leave rows out; `maps` say where a column stands (PATH[:UNIT]); `formats_dirs` hold
+    further format pages."""
 
     format: str | None = None
     timezone: str = "UTC"
     since: str | None = None
     until: str | None = None
     where: str | None = None
+    maps: Mapping[str, str] = field(default_factory=dict)
     formats_dirs: tuple[Path, ...] = ()
 
 
@@ -47,7 +50,8 @@ def read(
     thing a reader must know. InputError where a path does not exist or nothing at all can be used, UsageError where
     an option is wrong."""
     options = options or ReadOptions()
-    formats = load_formats(options.formats_dirs)
+    maps = parse_maps(options.maps, store.columns("attempts"))
+    formats = [mapped(page, maps) for page in load_formats(options.formats_dirs)]
     forced = format_named(formats, options.format) if options.format else None
     scratch = tempfile.TemporaryDirectory(prefix="llmdoctor-")
     folder = Path(scratch.name)

@@ -2,9 +2,10 @@
 
 import glob
 import os
+import re
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -46,7 +47,7 @@ def find(paths: Sequence[str], spool: Path, stdin: BinaryIO | None = None) -> Fo
                 shown.setdefault(name, Path(name))
     first_seen: dict[tuple[int, int], str] = {}
     sources: list[Source] = []
-    for name in sorted(shown):
+    for name in in_order(shown):
         source = _source(len(sources) + 1, name, shown[name])
         if source.problem is None:
             status = shown[name].stat()
@@ -56,6 +57,21 @@ def find(paths: Sequence[str], spool: Path, stdin: BinaryIO | None = None) -> Fo
                 continue
         sources.append(source)
     return Found(tuple(sources), tuple(notes))
+
+
+_ROTATED = re.compile(r"(.+?)(?:\.(\d{1,4})|[.-](\d{8}(?:[-T]?\d{2,6})?))(?:\.(?:gz|zst|bz2|xz|lz4))?")
+
+
+def in_order(names: Collection[str]) -> list[str]:
+    """Paths sorted, a rotated log from its oldest part (`app.log.3.gz`, `app.log-20260105`) to the one being written."""
+
+    def key(name: str) -> tuple[str, int, int, str]:
+        match = _ROTATED.fullmatch(name)
+        if match is None or match[1] not in names:
+            return (name, 1, 0, name)
+        return (match[1], 0, -int(match[2]) if match[2] else 0, name)
+
+    return sorted(names, key=key)
 
 
 def _spooled(spool: Path, stdin: BinaryIO | None) -> Path:

@@ -40,7 +40,7 @@ from (
             case when total_ms >= 0 and total_ms < 1e12 then total_ms
                  when total_ms is null and started_at <= ended_at
                  then (epoch_us(ended_at) - epoch_us(started_at)) / 1000.0
-                 else total_ms
+                 else coalesce(total_ms, queue_ms + prefill_ms + decode_ms)
             end as total_ms,
             coalesce(
                 time_basis,
@@ -49,7 +49,12 @@ from (
                      when ended_at is not null                            then 'end'
                 end
             ) as time_basis,
-            case when stream is distinct from false then ttft_ms end as ttft_ms,
+            -- Where queue, prefill and decode make up the whole call, the first token is there when prefill ends.
+            case when stream is distinct from false
+                 then coalesce(ttft_ms, case when abs(queue_ms + prefill_ms + decode_ms - coalesce(total_ms, queue_ms + prefill_ms + decode_ms))
+                                                  <= 0.05 * (queue_ms + prefill_ms + decode_ms)
+                                             then queue_ms + prefill_ms end)
+            end as ttft_ms,
             case when stream is distinct from false then ttfo_ms end as ttfo_ms,
             case when http_status between 100 and 599 then http_status end as http_status,
             case

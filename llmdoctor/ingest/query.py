@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from llmdoctor.ingest.fields import INNER, Alias
 from llmdoctor.ingest.formats import Format
+from llmdoctor.ingest.mapping import MAPPED, call_signs, mapped_columns
 from llmdoctor.ingest.units import NUMERIC, typed
 from llmdoctor.store import package_sql
 
@@ -54,7 +55,11 @@ class Plan:
 def plan(fmt: Format, wanted: Sequence[str] | None = None, strict: bool = False, zone: str = "UTC") -> Plan:
     """How to read the fields of a page (only the `wanted` ones where given). DuckDB's own reading of an instant knows
     nothing of the session's zone, so with another one than UTC instants are cast."""
-    fields = {name: aliases for name, aliases in fmt.fields.items() if wanted is None or name in wanted}
+    fields = {
+        name: aliases
+        for name, aliases in fmt.fields.items()
+        if wanted is None or name in wanted or name.endswith(MAPPED)
+    }
     every = [alias for aliases in fields.values() for alias in aliases]
     objects = tuple(dict.fromkeys(alias.root for alias in every if alias.below != "$" and alias.root != INNER))
     if any(alias.root == INNER for alias in every):
@@ -152,10 +157,14 @@ def rows_sql(
         signs = [name for name in _SIGNS if name in given]
         wrong = sum(1 << i for i, name in enumerate(how.flagged[:_BITS]) if name in signs)
         call = "(" + " or ".join([f"_bad0 & {wrong} <> 0", *(f"{quoted(name)} is not null" for name in signs)]) + ")"
+    mapped = mapped_columns(how.format)
+    call = " or ".join([call, *(f"{quoted(name)} is not null" for name in call_signs(how.format))])
     kind = f"case when _dead then {DEAD} when {other} then {OTHER} when {call} then {CALL} else {FOREIGN} end"
     columns = []
     for name, type_ in attempts.items():
         value = f"cast({quoted(name)} as {type_})" if name in given else f"cast(null as {type_})"
+        if name in mapped:
+            value = f"coalesce(cast({quoted(mapped[name])} as {type_}), {value})"
         if name == "vantage" and how.format.vantage:
             value = f"coalesce({value}, {literal(how.format.vantage)})"
         if name == "input_id":
@@ -177,7 +186,8 @@ def page_sql(how: Plan, raw: str) -> str:
     if how.format.native:
         return f"select * from ({fields})"
     body = how.format.rows.lstrip()[len("select") :]
-    return f"with fields as ({fields}) select {LEDGER}, {body}"
+    kept = ", ".join([LEDGER, *map(quoted, mapped_columns(how.format).values())])
+    return f"with fields as ({fields}) select {kept}, {body}"
 
 
 def quoted(name: str) -> str:
