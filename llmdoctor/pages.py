@@ -5,6 +5,7 @@ may have `###` parts. Structure comes from markdown-it (CommonMark), so a `#` in
 Everything keeps its line number: whatever is wrong with a page is reported as file:line.
 """
 
+import functools
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -139,10 +140,16 @@ def _prose(lines: Sequence[str], first: int, last: int, fences: Sequence[tuple[i
     return "\n".join(line for number, line in enumerate(lines[first:last], first) if number not in hidden).strip()
 
 
+@functools.cache
+def _toml(text: str) -> dict[str, Any]:
+    """A page is asked for its settings many times; nobody changes what is returned."""
+    return tomllib.loads(text)
+
+
 def parse_toml(path: str, block: Block) -> dict[str, Any]:
     """The block as a dict; PageError with the page's own line number where it is no TOML."""
     try:
-        return tomllib.loads(block.text)
+        return _toml(block.text)
     except tomllib.TOMLDecodeError as error:
         offset = getattr(error, "lineno", 1)
         raise PageError(path, block.line + int(offset) - 1, f"not valid TOML: {error}") from error

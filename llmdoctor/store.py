@@ -4,6 +4,7 @@ Fill (tables of schema.sql), `seal` (no files, network or settings from then on)
 duckdb. Results come back as plain Python values; `arrow` hands a result to polars without a copy through Python.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
@@ -13,8 +14,12 @@ from typing import Any
 import duckdb
 
 from llmdoctor.errors import StoreError
+from llmdoctor.redact import unquoted
 
 Row = dict[str, Any]
+
+# Errors about a value; those of the parser and the binder quote the statement, which tells the user what to change.
+_QUOTES_DATA = ("Conversion Error", "Invalid Input Error", "Out of Range Error", "Constraint Error")
 
 # ':name' outside strings, quoted identifiers and comments, and not the second half of '::'.
 _LIMIT = re.compile(r"('(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/|::)|:([a-z_][a-z0-9_]*)", re.DOTALL)
@@ -104,15 +109,21 @@ class Store:
         self._db.unregister(name)
 
     def insert(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Appends rows (small numbers of them) to a table."""
-        batch = [list(row) for row in rows]
-        if batch:
-            marks = ", ".join(f"({', '.join('?' for _ in columns)})" for _ in batch)
-            values = [value for row in batch for value in row]
-            try:
-                self._db.execute(f"insert into {table} ({', '.join(columns)}) values {marks}", values)
-            except duckdb.Error as error:
-                raise StoreError(f"{table}: {first_line(error)}") from error
+        """Appends rows to a table, by one JSON text: bound one by one, ten thousand rows would take seconds."""
+        batch = [dict(zip(columns, row, strict=True)) for row in rows]
+        if not batch:
+            return
+        kinds = self.columns(table)
+        form = json.dumps([{name: kinds[name] for name in columns}]).replace("'", "''")
+        names = ", ".join(f'"{name}"' for name in columns)
+        values = ", ".join(f'one."{name}"' for name in columns)
+        rows_of_text = f"select unnest(from_json_strict(?, '{form}')) as one"
+        try:
+            self.run(
+                f"insert into {table} ({names}) select {values} from ({rows_of_text})", [json.dumps(batch, default=str)]
+            )
+        except StoreError as error:
+            raise StoreError(f"{table}: {error}") from error
 
     def columns(self, table: str) -> dict[str, str]:
         """Column name -> DuckDB type of a table or view, in order."""
@@ -152,8 +163,10 @@ def bind_limits(sql: str) -> tuple[str, set[str]]:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an exception's text, without its trailing blanks."""
-    return (str(error).splitlines() or ["unknown error"])[0].rstrip()
+    """The first line of an exception's text, without its trailing blanks, nor the value where it quotes one: it may be
+    somebody's prompt."""
+    line = (str(error).splitlines() or ["unknown error"])[0].rstrip()
+    return unquoted(line) if line.startswith(_QUOTES_DATA) else line
 
 
 def package_sql(name: str) -> str:

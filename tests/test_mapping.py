@@ -77,8 +77,8 @@ def test_a_parquet_file_is_read_like_a_log(tmp_path: Path) -> None:
     log = tmp_path / "calls.parquet"
     with Store() as store:
         store.script(
-            "copy (select timestamptz '2026-01-05 10:00:00Z' + to_seconds(i) as ts, 'm' as model, 100 + i as latency_ms, "
-            f"{{'prompt_tokens': 7}} as usage from range(3) r(i)) to '{log}' (format parquet)"
+            "copy (select timestamptz '2026-01-05 10:00:00Z' + to_seconds(i) as ts, 'm' as model, "
+            f"100 + i as latency_ms, {{'prompt_tokens': 7}} as usage from range(3) r(i)) to '{log}' (format parquet)"
         )
     assert rows(log, "total_ms, input_tokens", {}) == [(100.0, 7), (101.0, 7), (102.0, 7)]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from llmdoctor.errors import InputError, StoreError, UsageError
-from llmdoctor.ingest import finish, ledger
+from llmdoctor.ingest import copies, finish, ledger
 from llmdoctor.ingest.detect import Detection, detect
 from llmdoctor.ingest.find import Source, find
 from llmdoctor.ingest.formats import Format, format_named, load_formats
@@ -51,7 +51,7 @@ def read(
     an option is wrong."""
     options = options or ReadOptions()
     maps = parse_maps(options.maps, store.columns("attempts"))
-    formats = [mapped(page, maps) for page in load_formats(options.formats_dirs)]
+    formats = tuple(mapped(page, maps) for page in load_formats(options.formats_dirs))
     forced = format_named(formats, options.format) if options.format else None
     scratch = tempfile.TemporaryDirectory(prefix="llmdoctor-")
     folder = Path(scratch.name)
@@ -71,7 +71,7 @@ def _fill(store: Store, jobs: Sequence[Job], folder: Path, options: ReadOptions)
     _load_all(store, jobs, folder, not (options.since or options.until or options.where))
     finish.clean(store, jobs)
     finish.doubt_units(store, jobs)
-    notes = finish.drop_doubled(store, jobs)
+    notes = copies.drop_copies(store, jobs) + finish.drop_doubled(store, jobs)
     finish.number(store)
     notes += finish.attach(store)
     finish.widen(store)
@@ -119,16 +119,14 @@ def _set_timezone(store: Store, zone: str) -> None:
 
 
 def _load_all(store: Store, jobs: Sequence[Job], folder: Path, slim: bool) -> None:
-    """Groups the files by format and packing, the biggest group first (its table need not be copied). `slim`: rows will
-    not be asked for columns that a lone group does not have."""
-    groups: dict[tuple[str, str], list[Job]] = {}
+    """Groups the files by format, the biggest group first (its table need not be copied). `slim`: rows will not be
+    asked for columns that a lone group does not have."""
+    groups: dict[str, list[Job]] = {}
     for job in jobs:
         if is_metrics(job.format):
             load_metrics(store, job, folder)
         elif job.format is not None:
-            if job.needs_copy:
-                job.copy_to(folder)
-            groups.setdefault((job.format.id, job.packing), []).append(job)
+            groups.setdefault(job.format.id, []).append(job)
     for group in sorted(groups.values(), key=lambda group: -sum(job.source.size for job in group)):
         load(store, group, folder, slim and len(groups) == 1)
 

@@ -1,9 +1,10 @@
 """Which format page fits a file, and why: a look at some of its records, told in words."""
 
 import csv
+import functools
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,12 +39,14 @@ class Candidate:
 @dataclass(frozen=True)
 class Detection:
     """What a file is. `candidates` best first; without one, `reason` says what the file is instead. `faulty`: some of
-    the lines looked at are no JSON. `keys`: those of the records looked at. `sample`: some of these records."""
+    the lines looked at are no JSON; `whole`: all lines were looked at. `keys`: those of the records looked at.
+    `sample`: some of these records."""
 
     content: Content
     candidates: tuple[Candidate, ...]
     reason: str
     faulty: bool = False
+    whole: bool = False
     keys: frozenset[str] = frozenset()
     sample: tuple[Mapping[str, Any], ...] = ()
 
@@ -68,6 +71,8 @@ def detect(path: Path, formats: Sequence[Format] | None = None, forced: Format |
         return _metrics(path, packing, lines, pages)
     content = Content(path, packing, "lines", encoding=encoding)
     found = _of_text(content, sample, lines, pages, forced)
+    if len(sample) < sniff.SAMPLE and len(lines) < sniff.FEW:
+        found = replace(found, whole=True)
     if encoding == "utf-8" or not found.candidates:
         return found
     return replace(found, reason=f"{found.reason}; written in {encoding.upper()}")
@@ -114,6 +119,10 @@ def _generic(one: Detection) -> bool:
     return one.format is None or one.format.generic
 
 
+def _rare(one: Detection) -> bool:
+    return 2 * one.candidates[0].hits < one.candidates[0].looked_at
+
+
 def _of_text(
     content: Content, sample: bytes, lines: Sequence[bytes], pages: Sequence[Format], forced: Format | None
 ) -> Detection:
@@ -122,7 +131,7 @@ def _of_text(
         content = replace(content, shape="values")
         return _judged(content, _first_records(content), pages, forced)
     kinds = envelope.kinds(lines)
-    content = replace(content, envelopes=kinds)
+    content = replace(content, envelopes=kinds) if kinds else content
     inside = list(envelope.peeled(enumerate(lines, 1), kinds)) if kinds else [envelope.Line(0, line) for line in lines]
     objects = [(line, parsed(line.text)) for line in inside]
     count = sum(values is not None for _, values in objects)
@@ -140,6 +149,8 @@ def _stamped(values: dict[str, Any], line: envelope.Line) -> dict[str, Any]:
 
 
 def _first_records(content: Content) -> Records:
+    if content.recipe.idle:
+        return content.first(200)
     records: Records = []
     for record in content.records():
         if len(records) >= 200 or record.reason:
@@ -159,7 +170,9 @@ def _json_lines(
         mended = [v for line in lines if parsed(line.text) is None and (v := parsed(repaired(line.text))) is not None]
     found = _judged(content, records + mended, pages, forced)
     repair = bool(mended) and found.format is not None and found.format.repair
-    return replace(found, content=replace(found.content, repair=repair), faulty=faulty)
+    if not faulty:
+        return found
+    return replace(found, content=replace(found.content, repair=repair), faulty=True)
 
 
 def _no_json(
@@ -171,12 +184,13 @@ def _no_json(
     if len(mended) * 10 >= 3 * min(len(texts), 200):
         return replace(_judged(replace(content, repair=True), mended, pages, forced), faulty=True)
     tries = [
-        _of_pairs(content, lines, pages, forced),
         _matching_text(content, texts, pages),
+        _of_pairs(content, lines, pages, forced),
         _of_csv(content, texts, pages, forced),
     ]
     fitting = [one for one in tries if one and one.candidates and one.candidates[0].hits]
-    found = min(fitting, key=_generic, default=None)
+    # A page that knows most lines whole knows more of them than one that knows some of their key=value pairs.
+    found = min(fitting, key=lambda one: (_generic(one), _rare(one)), default=None)
     return found or _nothing(content.path, content.packing, "text", "text without JSON records; no format page fits")
 
 
@@ -224,33 +238,37 @@ def _matching_text(content: Content, lines: Sequence[bytes], pages: Sequence[For
     found.sort(key=lambda one: (-one[0].hits, one[0].format.id))
     best, records = found[0]
     content = replace(content, shape="text", recipe=best.format.recipe)
-    keys = frozenset(key for record in records for key in record)
-    return Detection(content, tuple(one for one, _ in found), best.reason, False, keys, tuple(records[:200]))
+    sample = _cooked(content, records, best.format.recipe)
+    keys = frozenset().union(*records, *sample)
+    return Detection(content, tuple(one for one, _ in found), best.reason, keys=keys, sample=tuple(sample[:200]))
+
+
+def _cooked(content: Content, records: Records, recipe: Recipe) -> Records:
+    """What the recipe makes of some records."""
+    if recipe.idle:
+        return records
+    newest = content.path.stat().st_mtime
+    return [one.values for one in applied((Found(0, dict(record)) for record in records), recipe, newest)]
 
 
 def _judged(content: Content, records: Records, pages: Sequence[Format], forced: Format | None) -> Detection:
     """The page that fits records best, and what has to be done for it: exports opened, texts read, lines joined."""
     content, records = _unpacked_exports(content, records)
     found = tuple(_ranked(records, pages, forced))
-    if not found or (found[0].format.generic and not found[0].hits):
+    if not found or not found[0].hits:
         for path in _arrays(records):
-            opened = [one.values for one in applied((Found(0, dict(r)) for r in records), Recipe(each=(path,)), 0)]
-            inner = _judged(replace(content, recipe=Recipe(each=(path,))), opened, pages, forced)
+            each = Recipe(each=(path,))
+            inner = _judged(replace(content, recipe=each), _cooked(content, records, each), pages, forced)
             if inner.candidates and inner.candidates[0].hits:
                 return replace(inner, reason=f"{inner.reason} (elements of {path})")
     if not found:
         return Detection(content, (), "JSON, but no format page fits its keys")
     recipe = _needed(found[0].format, records)
-    if content.recipe.each:
-        recipe = replace(recipe, each=(*content.recipe.each, *recipe.each))
-    sample = [
-        one.values
-        for one in applied(
-            (Found(0, dict(r)) for r in records[:200]), replace(recipe, each=recipe.each[len(content.recipe.each) :]), 0
-        )
-    ]
-    keys = frozenset(key for record in (*records, *sample) for key in record)
-    return Detection(replace(content, recipe=recipe), found, found[0].reason, False, keys, tuple(sample[:200]))
+    sample = _cooked(content, records[:200], recipe)
+    keys = frozenset().union(*records, *sample)
+    if content.recipe.each or not recipe.idle:
+        content = replace(content, recipe=replace(recipe, each=(*content.recipe.each, *recipe.each)))
+    return Detection(content, found, found[0].reason, keys=keys, sample=tuple(sample[:200]))
 
 
 def _unpacked_exports(content: Content, records: Records) -> tuple[Content, Records]:
@@ -268,10 +286,13 @@ def _unpacked_exports(content: Content, records: Records) -> tuple[Content, Reco
 def _needed(page: Format, records: Records) -> Recipe:
     """What the page asks for, without what these records do not need: reading them as they stand is much faster."""
     recipe = page.recipe
+    if recipe.idle and not page.generic:
+        return recipe
     inside = tuple(
         key
         for key in recipe.inside
-        if any(isinstance(text := record.get(key), str) and text.lstrip()[:1] in ("{", "[") for record in records)
+        if recipe.opens
+        or any(isinstance(text := record.get(key), str) and text.lstrip()[:1] in ("{", "[") for record in records)
     )
     join = recipe.join or (_paired(page, records) if page.generic else None)
     return replace(recipe, inside=inside, join=join)
@@ -314,34 +335,51 @@ def _arrays(records: Records) -> list[str]:
 def _ranked(records: Sequence[Mapping[str, Any]], pages: Sequence[Format], forced: Format | None) -> list[Candidate]:
     """Pages by how many records they fit; among those that fit about as many, the one that asks for more keys. Generic
     pages come last: the first of them is also tried where nothing fits."""
-    found: list[Candidate] = []
+    forms = Counter(frozenset(_paths(record)) for record in records)
+    hits: Counter[Format] = Counter()
+    keys: dict[Format, tuple[str, ...]] = {}
+    for form, count in forms.items():
+        for page, matching in _fitting(tuple(pages), form):
+            hits[page] += count
+            keys[page] = max(keys.get(page, ()), matching, key=len)
     for page in pages:
-        if page.shape == "text":
-            continue
-        matches = [keys for record in records if (keys := _matching(record, page)) is not None]
-        if matches or (page.generic and records) or forced:
-            keys = max(matches, key=len, default=()) or ("no key of a known format",)
-            found.append(Candidate(page, len(matches), len(records), keys))
+        if page.shape != "text" and page not in hits and ((page.generic and records) or forced):
+            hits[page], keys[page] = 0, ()
+    none = ("no key of a known format",)
+    found = [Candidate(page, count, len(records), keys[page] or none) for page, count in hits.items()]
     best = max((one.hits for one in found if not one.format.generic), default=0)
     found = [one for one in found if one.format.generic or one.hits * 2 >= best]
     return sorted(found, key=lambda one: (one.format.generic, -len(one.keys), -one.hits, one.format.id))
 
 
-def _matching(record: Mapping[str, Any], page: Format) -> tuple[str, ...] | None:
-    """The keys by which a record is recognised, None where it is not."""
-    if not all(_has(record, key) for key in page.needs):
+@functools.lru_cache(maxsize=10_000)
+def _fitting(pages: tuple[Format, ...], form: frozenset[str]) -> tuple[tuple[Format, tuple[str, ...]], ...]:
+    """The pages that know records with these keys, and by which of them."""
+    found = ((page, _matching(form, page.needs, page.any_of)) for page in pages if page.shape != "text")
+    return tuple((page, keys) for page, keys in found if keys is not None)
+
+
+def _paths(record: Mapping[str, Any], before: str = "", deep: int = 3) -> Iterator[str]:
+    """The keys of a record, those of objects in it as `usage.prompt_tokens`."""
+    for key, value in record.items():
+        yield before + key
+        if deep and isinstance(value, dict):
+            yield from _paths(value, f"{before}{key}.", deep - 1)
+
+
+def _matching(
+    form: frozenset[str], needs: tuple[str, ...], any_of: tuple[tuple[str, ...], ...]
+) -> tuple[str, ...] | None:
+    """The keys by which records of that form are recognised, None where they are not."""
+    if not all(_has(form, key) for key in needs):
         return None
-    if not page.any_of:
-        return page.needs
-    groups = [group for group in page.any_of if all(_has(record, key) for key in group)]
-    return page.needs + max(groups, key=len) if groups else None
+    if not any_of:
+        return needs
+    groups = [group for group in any_of if all(_has(form, key) for key in group)]
+    return needs + max(groups, key=len) if groups else None
 
 
-def _has(record: Mapping[str, Any], key: str) -> bool:
-    if key in record:
-        return True
+def _has(form: frozenset[str], key: str) -> bool:
     if key.endswith("*"):
-        return any(name.startswith(key[:-1]) for name in record)
-    first, dot, rest = key.partition(".")
-    inner = record.get(first)
-    return bool(dot) and isinstance(inner, Mapping) and _has(inner, rest)
+        return any(path.startswith(key[:-1]) for path in form)
+    return key in form

@@ -62,6 +62,8 @@ def kinds(lines: Sequence[bytes]) -> tuple[str, ...]:
     """The envelopes of a file, outermost first, judged by some of its lines; () where there is none."""
     found: list[str] = []
     inside = list(lines[:200])
+    if not any(_possible(line) for line in inside[:20]):
+        return ()
     while len(found) < DEEPEST:
         counts = Counter(kind for line in inside for kind in _possible(line) if _peel(kind, line) is not None)
         kind, count = max(counts.items(), key=lambda one: one[1], default=("", 0))
@@ -73,13 +75,13 @@ def kinds(lines: Sequence[bytes]) -> tuple[str, ...]:
 
 
 _TEXT_KINDS = ("cri", *dict(_PREFIXES), "prefix")
-_CARRIED = tuple(b'"' + key.encode() + b'"' for key in (*_CARRIERS, "_source", "jsonPayload"))
+_CARRIED = re.compile(b'"(?:' + "|".join((*_CARRIERS, "_source", "jsonPayload")).encode() + b')"')
 
 
 def _possible(line: bytes) -> tuple[str, ...]:
     """The envelopes that a line may stand in, by a cheap look."""
-    if line.lstrip().startswith(b"{"):
-        return ("json",) if any(key in line for key in _CARRIED) else ()
+    if line.startswith(b"{") or line.lstrip().startswith(b"{"):
+        return ("json",) if _CARRIED.search(line) else ()
     return _TEXT_KINDS
 
 

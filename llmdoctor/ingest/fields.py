@@ -64,23 +64,29 @@ def _metric_names(page: Page, section: Section, name: str, value: object) -> tup
 
 
 def _aliases(page: Page, section: Section, name: str, value: object) -> list[Alias]:
-    line = _line_of(section, name)
     found: list[Alias] = []
+    nested = bool(page.settings.get("nested"))
     for one in value if isinstance(value, list) else [value]:
         place = {"path": one} if isinstance(one, str) else one
         if not isinstance(place, dict) or not isinstance(place.get("path"), str):
-            raise page.wrong(line, f'field {name}: expected "$.path" or {{ path = "$.path", unit = "ms" }}')
+            raise page.wrong(
+                _line_of(section, name), f'field {name}: expected "$.path" or {{ path = "$.path", unit = "ms" }}'
+            )
         if unknown := set(place) - {"path", "unit", "guess", "keep"}:
-            raise page.wrong(line, f"field {name}: unknown key {sorted(unknown)[0]!r}")
+            raise page.wrong(_line_of(section, name), f"field {name}: unknown key {sorted(unknown)[0]!r}")
         unit = place.get("unit", "text")
         if unit not in UNITS:
-            raise page.wrong(line, f"field {name}: unit {unit!r} is none of {', '.join(sorted(UNITS))}")
+            raise page.wrong(
+                _line_of(section, name), f"field {name}: unit {unit!r} is none of {', '.join(sorted(UNITS))}"
+            )
         steps = split_path(place["path"])
         if not steps:
-            raise page.wrong(line, f"field {name}: {place['path']!r} is no path such as $.usage.prompt_tokens")
+            raise page.wrong(
+                _line_of(section, name), f"field {name}: {place['path']!r} is no path such as $.usage.prompt_tokens"
+            )
         how = (unit, bool(place.get("guess")), bool(place.get("keep")))
         found.append(Alias(steps[0], below(steps[1:]), *how))
-        if page.settings.get("nested"):
+        if nested:
             found.append(Alias(INNER, below(steps), *how))
     return found
 

@@ -63,7 +63,7 @@ _ROTATED = re.compile(r"(.+?)(?:\.(\d{1,4})|[.-](\d{8}(?:[-T]?\d{2,6})?))(?:\.(?
 
 
 def in_order(names: Collection[str]) -> list[str]:
-    """Paths sorted, a rotated log from its oldest part (`app.log.3.gz`, `app.log-20260105`) to the one being written."""
+    """Paths sorted, a rotated log from its oldest part (`app.log.3.gz`, `app.log-20260105`) to the newest."""
 
     def key(name: str) -> tuple[str, int, int, str]:
         match = _ROTATED.fullmatch(name)

@@ -46,9 +46,9 @@ class Further:
     sql: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Format:
-    """One format page."""
+    """One format page; a page is equal only to itself."""
 
     id: str
     path: str
@@ -190,7 +190,13 @@ def _further(page: Page) -> tuple[Further, ...]:
 
 def _recipe(page: Page, fields: Mapping[str, tuple[Alias, ...]]) -> Recipe:
     settings = page.settings
-    roots = [alias.root for aliases in fields.values() for alias in aliases if alias.unit == "yearless"]
+    every = [alias for aliases in fields.values() for alias in aliases]
+    roots = [alias.root for alias in every if alias.unit == "yearless"]
+    paths = [
+        step for name in ("each", "listed", "inside") for path in settings.get(name, ()) for step in path.split("|")
+    ]
+    named = {step for path in paths for step in path.split(".")}
+    named |= {step for alias in every for step in (alias.root, *re.findall(r'"([^"]+)"', alias.below))}
     return Recipe(
         patterns=_patterns(page),
         each=tuple(settings.get("each", ())),
@@ -199,6 +205,7 @@ def _recipe(page: Page, fields: Mapping[str, tuple[Alias, ...]]) -> Recipe:
         inside=tuple(settings.get("inside", ())),
         yearless=tuple(dict.fromkeys(roots)),
         join=_join(page),
+        named=frozenset(named) if settings.get("each") or settings.get("parallel") else frozenset(),
     )
 
 
@@ -222,7 +229,7 @@ def _join(page: Page) -> Join | None:
     given = page.settings.get("join")
     if given is None:
         return None
-    lists = {key: frozenset(given.get(key, ())) for key in ("begins", "ends", "follows")}
+    lists = {key: frozenset(given.get(key, ())) for key in ("begins", "ends", "follows", "complete")}
     if unknown := set(given) - {"by", "kind", *lists}:
         raise page.wrong(page.head.line, f"join: unknown key {sorted(unknown)[0]!r}")
     return Join(by=tuple(given.get("by", ())), kind=given.get("kind", KIND), **lists)

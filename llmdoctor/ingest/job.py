@@ -15,7 +15,7 @@ from llmdoctor.ingest.unpack import count_lines, count_with_blanks
 @dataclass(eq=False)
 class Job:
     """A file and its ledger. `file` and `packing` are what DuckDB reads: the file itself, or the copy that Python made
-    of it (`copied`). `early` are the records that this copy had to leave out, `extra` counts the lines that went into
+    of it (`copied`, `pooled` with others). `early` are the records that this copy had to leave out, `extra` counts the lines that went into
     the record of another line."""
 
     source: Source
@@ -25,6 +25,7 @@ class Job:
     file: Path
     packing: str
     copied: bool = False
+    pooled: bool = False
     seen: int = 0
     early: list[Record] = field(default_factory=list)
     lines: int = 0

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from llmdoctor.errors import StoreError
-from llmdoctor.ingest import query
+from llmdoctor.ingest import pool, query
 from llmdoctor.ingest.formats import TABLES, Format
 from llmdoctor.ingest.job import Job
 from llmdoctor.ingest.query import CALL, DEAD, FOREIGN, OTHER
@@ -26,19 +26,40 @@ _ALWAYS |= {"ttft_ms", "ttfo_ms", "total_ms", "output_tokens", "outcome", "http_
 
 
 def load(store: Store, jobs: Sequence[Job], folder: Path, slim: bool = False) -> None:
-    """Reads all jobs of one format and packing into `attempts` (and rows for other tables into `other_rows`). `slim`:
-    `attempts` may be left without the columns that no row has; `finish.widen` gives them back."""
+    """Reads all jobs of one format into `attempts` (and rows for other tables into `other_rows`). `slim`: `attempts` may
+    be left without the columns that no row has; `finish.widen` gives them back."""
     fmt = jobs[0].format
     assert fmt is not None
+    small, large = pool.divided(jobs)
+    if small:
+        pool.fill(small, folder)
+        if not (_read_clean(store, fmt, small, slim and not large) or _read(store, fmt, small, False)):
+            pool.empty(small)
+            large = list(jobs)
+    by_packing: dict[str, list[Job]] = {}
+    for job in large:
+        if job.needs_copy:
+            job.copy_to(folder)
+        by_packing.setdefault(job.packing, []).append(job)
+    for group in by_packing.values():
+        _load_group(store, fmt, group, folder, slim and len(group) == len(jobs))
+
+
+def _load_group(store: Store, fmt: Format, jobs: Sequence[Job], folder: Path, slim: bool) -> None:
     # A generic page asks for hundreds of keys, most of them as text: strict reading would gain nothing.
     faulty = [job for job in jobs if job.detection.faulty or fmt.generic]
-    clean = [job for job in jobs if job not in faulty]
-    if slim and fmt.native and not faulty and _read_slim(store, fmt, clean):
-        return
-    if clean and not _read(store, fmt, clean, True):
+    clean = [job for job in jobs if not (job.detection.faulty or fmt.generic)]
+    if clean and not _read_clean(store, fmt, clean, slim and not faulty):
         faulty = list(jobs)
     if faulty:
         _tolerant(store, fmt, faulty, folder)
+
+
+def _read_clean(store: Store, fmt: Format, jobs: Sequence[Job], slim: bool) -> bool:
+    """Strict reading, of few columns where that will do; False where something does not fit."""
+    if fmt.generic:
+        return False
+    return (slim and fmt.native and _read_slim(store, fmt, jobs)) or _read(store, fmt, jobs, True)
 
 
 def _tolerant(store: Store, fmt: Format, jobs: Sequence[Job], folder: Path) -> None:
@@ -70,9 +91,8 @@ def _read(store: Store, fmt: Format, jobs: Sequence[Job], strict: bool, kept: Se
     attempts = store.columns("attempts")
     zone = str(store.run("select current_setting('TimeZone')")[0][0])
     how = query.plan(fmt, [*attempts, "table"] if fmt.native else None, strict, zone)
-    files = [str(job.file) for job in jobs]
-    ids = [job.source.input_id for job in jobs]
-    raw = query.from_files(how, files, jobs[0].packing, ids, strict)
+    file = str(jobs[0].file)
+    raw = query.from_pool(how, file, strict) if jobs[0].pooled else _raw(how, jobs, strict)
     if fmt.generic:
         # The search for common subexpressions takes seconds over the hundreds of aliases of a generic page.
         store.script("set disabled_optimizers = 'common_subexpressions'")
@@ -86,6 +106,9 @@ def _read(store: Store, fmt: Format, jobs: Sequence[Job], strict: bool, kept: Se
         return False
     finally:
         store.script("reset disabled_optimizers")
+    if jobs[0].pooled and store.run("select count(*) from loaded where input_id is null")[0][0]:
+        store.script("drop table loaded")
+        return False
     if kept is not None:
         if store.run("select bool_or(_more) from loaded")[0][0]:
             store.script("drop table loaded")
@@ -134,6 +157,10 @@ def _count(store: Store, how: query.Plan, jobs: Sequence[Job]) -> None:
 
 def _tell_apart(store: Store, jobs: Sequence[Job]) -> None:
     """Lines without any known key are unreadable, or objects of another kind: asked of the same parser once more."""
+    for job in jobs:
+        if job.pooled:
+            job.foreign, job.rejected = job.foreign + job.rejected, 0
+    jobs = [job for job in jobs if not job.pooled]
     for packing in {job.packing for job in jobs}:
         some = [job for job in jobs if job.packing == packing]
         files = ", ".join(query.literal(str(job.file)) for job in some)
@@ -214,9 +241,12 @@ def _read_further(store: Store, fmt: Format, jobs: Sequence[Job]) -> None:
         )
 
 
-def _raw(how: query.Plan, jobs: Sequence[Job]) -> str:
+def _raw(how: query.Plan, jobs: Sequence[Job], strict: bool = False) -> str:
+    """The keys of the records of some jobs, which all stand in one pool or none of them."""
     ids = [job.source.input_id for job in jobs]
-    return query.from_files(how, [str(job.file) for job in jobs], jobs[0].packing, ids, False)
+    if jobs[0].pooled:
+        return query.from_pool(how, str(jobs[0].file), strict, ids)
+    return query.from_files(how, [str(job.file) for job in jobs], jobs[0].packing, ids, strict)
 
 
 def _other_rows(store: Store) -> dict[str, str]:

@@ -48,8 +48,8 @@ def _alias(text: str, place: str, kind: str) -> Alias:
 
 
 def mapped(page: Format, maps: Mapping[str, Alias]) -> Format:
-    """The page with the mapped fields: before the places that the page knows where its field has the column's name, else
-    as a field of its own. A page for home-made logs is then also recognised by the keys that they name."""
+    """The page with the mapped fields: before the places that the page knows where its field has the column's name,
+    else as a field of its own. A page for home-made logs is then also recognised by the keys that they name."""
     if not maps or page.shape == "prometheus":
         return page
     spellings = {alias.root.lower(): alias.root for aliases in page.fields.values() for alias in aliases}

@@ -80,16 +80,33 @@ def plan(fmt: Format, wanted: Sequence[str] | None = None, strict: bool = False,
 
 def from_files(how: Plan, files: Sequence[str], packing: str, ids: Sequence[int], strict: bool) -> str:
     """The relation of raw keys, read from newline-delimited JSON files."""
-    columns = ", ".join(f"{literal(root)}: '{kind}'" for root, kind in how.roots.items())
+    source = _source(how.roots, files, packing, strict)
+    first = ids[0]
+    if list(ids) == list(range(first, first + len(ids))):
+        return f"select *, cast(file_index + {first} as integer) as _input from {source}"
+    # A list with an entry for each file, indexed in each row, would take files times rows steps.
+    places = ", ".join(f"({place}, cast({number} as integer))" for place, number in enumerate(ids))
+    return (
+        f"select read.*, named._input from (select *, cast(file_index as bigint) as _place from {source}) as read "
+        f"join (values {places}) as named (_place, _input) on read._place = named._place"
+    )
+
+
+def from_pool(how: Plan, file: str, strict: bool, ids: Sequence[int] | None = None) -> str:
+    """The same from one file whose records name their input under `_input`; of the inputs `ids` only, where given."""
+    source = _source({**how.roots, "_input": "INTEGER"}, [file], "plain", strict)
+    return f"select * from {source}" + (f" where _input in ({', '.join(map(str, ids))})" if ids else "")
+
+
+def _source(roots: Mapping[str, str], files: Sequence[str], packing: str, strict: bool) -> str:
+    columns = ", ".join(f"{literal(root)}: '{kind}'" for root, kind in roots.items())
     names = ", ".join(literal(name) for name in files)
     compression = {"gzip": "gzip", "zstd": "zstd"}.get(packing, "none")
-    numbers = ", ".join(str(number) for number in ids)
     tolerant = "" if strict else ", ignore_errors = true"
-    source = (
+    return (
         f"read_json([{names}], format = 'newline_delimited', compression = '{compression}', "
         f"hive_partitioning = false{tolerant}, columns = {{{columns}}})"
     )
-    return f"select *, ([{numbers}])[cast(file_index as bigint) + 1] as _input from {source}"
 
 
 def from_lines(how: Plan) -> str:

@@ -10,31 +10,36 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-KIND, NUMBER, PARENT, THEN, OPEN = "_kind", "_n", "_up", "_then", "_open"
+KIND, NUMBER, PARENT, THEN, OPEN, FROM = "_kind", "_n", "_up", "_then", "_open", "_from"
 """Keys that a record gets besides its own: the name of the pattern that matched, its number in the file, the object in
-whose array it stood, the last of several lines that were joined, and `true` where its last line never came."""
+whose array it stood, the last of several lines that were joined, `true` where its last line never came, and the path
+of the array that it stood in."""
 
 _MANY_OPEN = 100_000
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
 @dataclass(frozen=True)
 class Join:
     """Several lines, one request. Lines of the same values under the keys `by` belong together; a line whose `kind` is
-    one of `begins` begins a new request, one of `ends` closes it, one of `follows` belongs to the line before it."""
+    one of `begins` begins a new request, one of `ends` closes it, and so does the last of `complete` when all of these
+    have come, in any order. One of `follows` that has none of the keys `by` belongs to the line before it."""
 
     by: tuple[str, ...]
     kind: str = KIND
     begins: frozenset[str] = frozenset()
     ends: frozenset[str] = frozenset()
     follows: frozenset[str] = frozenset()
+    complete: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Recipe:
     """`patterns`: name -> expression whose groups are the keys, for text. `each`: paths of arrays, outermost first,
-    whose elements are the records. `parallel`: arrays of equal length, of which each place is one record. `listed`:
-    keys that hold lists of {key, value}. `inside`: keys whose texts hold JSON. `yearless`: keys that hold times without
-    a year."""
+    whose elements are the records; `a.x|a.y` opens both. `parallel`: arrays of equal length, of which each place is one
+    record. `listed`: keys that hold lists of {key, value}. `inside`: keys whose texts hold JSON. `yearless`: keys that
+    hold times without a year. `named`: all keys that the page names, on any level; where an array is opened, the rest
+    is left out, since each element would carry what stood around it. Empty: everything is kept."""
 
     patterns: tuple[tuple[str, re.Pattern[str]], ...] = ()
     each: tuple[str, ...] = ()
@@ -43,6 +48,7 @@ class Recipe:
     inside: tuple[str, ...] = ()
     yearless: tuple[str, ...] = ()
     join: Join | None = None
+    named: frozenset[str] = frozenset()
 
     @property
     def opens(self) -> bool:
@@ -55,7 +61,9 @@ class Recipe:
         return self == AS_IT_IS
 
     def matched(self, line: str) -> dict[str, Any] | None:
-        """The named groups of the first pattern that fits a line of text, None where none does."""
+        """The named groups of the first pattern that fits a line of text without its colours, None where none does."""
+        if "\x1b" in line:
+            line = _COLOUR.sub("", line)
         for name, pattern in self.patterns:
             if match := pattern.match(line):
                 return {KIND: name, **{key: value for key, value in match.groupdict().items() if value is not None}}
@@ -146,30 +154,50 @@ def with_year(text: str, newest: float) -> str:
 
 def _opened(found: Iterator[Found], recipe: Recipe) -> Iterator[Found]:
     for one in found:
-        for values in _elements(one.values, recipe.each):
-            for record in _places(values, recipe.parallel) if recipe.parallel else [values]:
+        for values in _elements(one.values, recipe.each, recipe.named):
+            for record in _places(values, recipe) if recipe.parallel else [values]:
                 yield Found(one.line, record)
 
 
-def _elements(values: dict[str, Any], each: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The elements of nested arrays; each keeps what stood around its array under `_up`."""
+def _elements(values: dict[str, Any], each: Sequence[str], named: frozenset[str]) -> Iterator[dict[str, Any]]:
+    """The elements of nested arrays; each keeps what stood around its array under `_up`. An object that has no such
+    array is a record itself: spans may come one by one, and what is no record at all has to be counted."""
     if not each:
         yield values
         return
-    steps = each[0].split(".")
-    array: Any = values
+    paths = each[0].split("|")
+    arrays = [(path, array) for path in paths if isinstance(array := _inside(values, path.split(".")), list)]
+    opened = {path.split(".")[0] for path, _ in arrays}
+    around = {key: value for key, value in values.items() if key not in opened and _kept(key, named)}
+    if not arrays and PARENT not in values:
+        yield around
+    for path, array in arrays:
+        for element in array:
+            if isinstance(element, dict):
+                own = {key: value for key, value in element.items() if len(each) > 1 or _kept(key, named)}
+                yield from _elements({**own, FROM: path, PARENT: around}, each[1:], named)
+
+
+def _inside(values: Any, steps: Sequence[str]) -> Any:
     for step in steps:
-        array = array.get(step) if isinstance(array, dict) else None
-    around = {key: value for key, value in values.items() if key != steps[0]}
-    for element in array if isinstance(array, list) else ():
-        if isinstance(element, dict):
-            yield from _elements({**element, PARENT: around}, each[1:])
+        values = values.get(step) if isinstance(values, dict) else None
+    return values
 
 
-def _places(values: dict[str, Any], parallel: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _kept(key: str, named: frozenset[str]) -> bool:
+    return not named or key in named or key == PARENT
+
+
+def _places(values: dict[str, Any], recipe: Recipe) -> Iterator[dict[str, Any]]:
     """Record i holds place i of every array; what is no such array goes under `_up`."""
-    arrays = {key: values[key] for key in parallel if isinstance(values.get(key), list)}
-    around = {key: value for key, value in values.items() if key not in arrays and not isinstance(value, list)}
+    arrays = {key: values[key] for key in recipe.parallel if isinstance(values.get(key), list)}
+    around = {
+        key: value
+        for key, value in values.items()
+        if key not in arrays and not isinstance(value, list) and _kept(key, recipe.named)
+    }
+    if not arrays:
+        yield around
     for place in range(max((len(array) for array in arrays.values()), default=0)):
         yield {**{key: array[place] for key, array in arrays.items() if place < len(array)}, PARENT: around}
 
@@ -177,25 +205,36 @@ def _places(values: dict[str, Any], parallel: Sequence[str]) -> Iterator[dict[st
 def _joined(found: Iterator[Found], join: Join) -> Iterator[Found]:
     """Requests whose lines are complete, as soon as they are; at the end those whose last line never came."""
     waiting: dict[tuple[Any, ...], Found] = {}
+    missing: dict[tuple[Any, ...], set[str]] = {}
     latest: tuple[Any, ...] | None = None
     for one in found:
         kind = str(one.values.get(join.kind))
-        follows = kind in join.follows
-        key = latest if follows and latest in waiting else tuple(one.values.get(name) for name in join.by)
-        if key is None or (follows and key is not latest) or (join.by and all(value is None for value in key)):
+        key: tuple[Any, ...] | None = tuple(one.values.get(name) for name in join.by)
+        if all(value is None for value in key or ()):
+            if kind in join.follows:
+                key = latest if latest in waiting else None
+            elif join.by:
+                key = None
+        if key is None:
             yield one
             continue
         if key in waiting and kind in join.begins:
             yield _unfinished(waiting.pop(key))
+            missing.pop(key, None)
         if key in waiting:
             _merge(waiting[key], one)
         else:
             waiting[key] = one
         latest = key
-        if kind in join.ends:
+        if join.complete:
+            missing.setdefault(key, set(join.complete)).discard(kind)
+        if kind in join.ends or (join.complete and not missing[key]):
+            missing.pop(key, None)
             yield waiting.pop(key)
         elif len(waiting) > _MANY_OPEN:
-            yield _unfinished(waiting.pop(next(iter(waiting))))
+            oldest = next(iter(waiting))
+            missing.pop(oldest, None)
+            yield _unfinished(waiting.pop(oldest))
     yield from map(_unfinished, waiting.values())
 
 

@@ -1,12 +1,12 @@
 """SQL for one value: from the unit in which a log has it to the canonical one."""
 
 NUMERIC = {"number": "double", "ms": "double", "s": "double", "us": "double", "ns": "double", "int": "bigint"}
-NUMERIC |= {"epoch_s": "double", "epoch_ms": "double", "epoch_us": "double", "epoch_ns": "double"}
+NUMERIC |= {"epoch_s": "double", "epoch_ms": "double", "epoch_us": "double", "epoch_ns": "bigint"}
 NUMERIC |= {"bool": "boolean", "iso": "timestamptz"}
 
 # A format with a zone field gives an instant, one without is read in the session's zone; so one list per sort.
 _ZONED = "['%d/%b/%Y:%H:%M:%S %z', '%Y-%m-%dT%H:%M:%S.%f%z', '%a, %d %b %Y %H:%M:%S %Z']"
-_NAIVE = "['%Y%m%dT%H%M%SZ', '%Y/%m/%d %H:%M:%S', '%d/%b/%Y:%H:%M:%S', '%Y/%m/%d - %H:%M:%S']"
+_NAIVE = "['%Y%m%dT%H%M%SZ', '%Y/%m/%d %H:%M:%S', '%d/%b/%Y:%H:%M:%S', '%d/%b/%Y:%H:%M:%S.%f', '%Y/%m/%d - %H:%M:%S']"
 
 
 def typed(value: str, unit: str, parsed: bool) -> str:
@@ -25,8 +25,11 @@ def typed(value: str, unit: str, parsed: bool) -> str:
             f"try_strptime({value}, {_ZONED}), cast(try_strptime({value}, {_NAIVE}) as timestamptz))"
         )
     number = value if parsed else f"try_cast({value} as {NUMERIC[unit]})"
+    if unit == "epoch_ns":
+        # A double would be off by up to 128 ns, and then by a microsecond.
+        return f"to_timestamp(0) + to_microseconds(case when {number} >= 0 then {number} // 1000 end)"
     if unit.startswith("epoch_"):
-        return _epoch(number, {"epoch_s": 1, "epoch_ms": 10**3, "epoch_us": 10**6, "epoch_ns": 10**9}[unit])
+        return _epoch(number, {"epoch_s": 1, "epoch_ms": 10**3, "epoch_us": 10**6}[unit])
     factor = {"s": "* 1000", "us": "/ 1000", "ns": "/ 1000000"}.get(unit)
     return f"round({number} {factor}, 6)" if factor else number
 
