@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from llmdoctor import __version__, cli_pages, settings
+from llmdoctor import __version__, cli_formats, cli_pages, cli_show, settings
 from llmdoctor.errors import LlmdoctorError, UsageError
+from llmdoctor.redact import mask, unquoted
 from llmdoctor.report import figures, files
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ def llmdoctor() -> None:
 @llmdoctor.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--format", metavar="NAME", help="Format of all files; else each is recognised.")
+@click.option("--map", multiple=True, metavar="FIELD=PATH[:UNIT]", help="Where a home-made log keeps a field.")
+@click.option(
+    "--formats", multiple=True, metavar="DIR", help="Further format pages; the same name replaces one of ours."
+)
 @click.option("--tz", metavar="ZONE", help="Time zone of instants that name none (default UTC).")
 @click.option("--since", metavar="T", help="Only requests that start at this instant or later.")
 @click.option("--until", metavar="T", help="Only requests that start before this instant.")
@@ -104,7 +109,8 @@ def _diagnosis(paths: Sequence[str], chosen: settings.Settings) -> "Diagnosis":
     rulebook = load([Path(folder) for folder in chosen.rules], dict(chosen.set), chosen.profile)
     for rule in (*chosen.only, *chosen.ignore):
         rulebook.check_id(rule)
-    how = ReadOptions(chosen.format, chosen.tz, chosen.since, chosen.until, chosen.where)
+    folders = tuple(Path(folder) for folder in chosen.formats)
+    how = ReadOptions(chosen.format, chosen.tz, chosen.since, chosen.until, chosen.where, chosen.map, folders)
     with files.Progress(not chosen.quiet) as progress, Store(memory=chosen.memory) as store:
         progress.doing(f"reading {len(paths)} path{'s' * (len(paths) != 1)}")
         store.create()
@@ -132,8 +138,9 @@ def _command(paths: Sequence[str], chosen: settings.Settings) -> str:
     for name in ("format", "tz", "since", "until", "where", "profile"):
         if getattr(chosen, name) != getattr(settings.Settings(), name):
             words += [f"--{name}", getattr(chosen, name)]
-    for name in ("ignore", "only", "rules"):
+    for name in ("ignore", "only", "rules", "formats"):
         words += [word for value in getattr(chosen, name) for word in (f"--{name}", value)]
+    words += [word for field, place in chosen.map.items() for word in ("--map", f"{field}={place}")]
     words += [word for limit, value in chosen.set.items() for word in ("--set", f"{limit}={value:g}")]
     return shlex.join(words + ["--hash-ids"] * chosen.hash_ids)
 
@@ -175,7 +182,8 @@ def _rendered(diagnosis: "Diagnosis", kind: str) -> str:
 
 
 llmdoctor.add_command(cli_pages.rules)
-llmdoctor.add_command(cli_pages.formats)
+llmdoctor.add_command(cli_formats.formats)
+llmdoctor.add_command(cli_show.show)
 
 
 def main() -> NoReturn:
@@ -203,12 +211,12 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if os.environ.get("LLMDOCTOR_TRACEBACK"):
             raise
-        name = f"{type(error).__name__}: {error}".removesuffix(": ")
+        name = unquoted(f"{type(error).__name__}: {error}".removesuffix(": "))
         code = _complain(f"a fault of llmdoctor itself, {name}; LLMDOCTOR_TRACEBACK=1 shows where: please report it", 3)
     return code if isinstance(code, int) else 0
 
 
 def _complain(text: str, code: int) -> int:
     """One line: what, where, what to do next."""
-    files.say(f"llmdoctor: {figures.line(text)}\n", sys.stderr)
+    files.say(f"llmdoctor: {mask(figures.line(text))}\n", sys.stderr)
     return code

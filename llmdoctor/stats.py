@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from llmdoctor.pairs import join_vantages
 from llmdoctor.store import Row, Store, package_sql
 
 # What Spark's SQL has and DuckDB has not, or counts otherwise (its count_if of no rows is null).
@@ -50,8 +51,7 @@ def prepare(store: Store) -> None:
     store.script(package_sql("derived/expected.sql"))
     _write_tried(store)
     if len(vantages) > 1:
-        for kind in ("response", "request", "trace"):
-            store.run(package_sql("derived/pairs.sql"), {"kind": kind})
+        join_vantages(store)
     set_front(store, vantages[0] if vantages else "client")
     store.script(package_sql("views.sql"))
     _write_quantiles(store)

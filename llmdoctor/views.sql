@@ -1,7 +1,9 @@
 -- The views that several rules share, in the SQL that DuckDB and Spark both read. `front` is the attempts of one
 -- vantage: the engine sets it for each rule to the outermost vantage that has the columns which the rule needs.
 
--- One row per front attempt with what the inner side reported of the same call, its own report first.
+-- One row per front attempt with what the inner side reported of the same call, its own report first. `joined_by` says
+-- how the two were brought together: id | trace | time. Time is a guess by when they ran, and never decides anything:
+-- decisive evidence and symptoms ask that it is not 'time'. No attempt has partners by time beside others.
 create view calls as
 with inner_side as (
     select p.attempt_id,
@@ -23,7 +25,8 @@ select f.attempt_id, f.vantage, f.started_at, f.outcome, f.timeout_phase, f.stre
        coalesce(f.server_total_ms, i.total_ms, i.proxy_total_ms) as server_total_ms,
        i.header_ms                                            as server_header_ms,
        coalesce(f.upstream_attempts, i.upstream_attempts)     as upstream_attempts,
-       case when f.server_outcome is not null or f.server_total_ms is not null then 'id' else i.joined_by end as joined_by
+       case when f.server_outcome is not null or f.server_ttft_ms is not null or f.server_total_ms is not null
+            then 'id' else i.joined_by end                    as joined_by
 from   front f
 left   join inner_side i on i.attempt_id = f.attempt_id;
 

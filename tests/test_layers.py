@@ -13,6 +13,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "redact"),
     ("pages",),
     ("store",),
+    ("pairs",),
     ("stats",),
     ("rulebook",),
     ("lint",),
@@ -20,7 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("diagnose",),
     ("compare",),
     ("report",),
-    ("settings", "skeleton", "cli", "cli_pages", "__main__"),
+    ("settings", "skeleton", "cli", "cli_output", "cli_pages", "cli_formats", "cli_show", "__main__"),
 )
 OWNERS = {
     "duckdb": {"store"},
@@ -28,7 +29,7 @@ OWNERS = {
     "jinja2": {"report"},
     "httpx": {"probe"},
     "httpcore": {"probe"},
-    "click": {"cli", "cli_pages"},
+    "click": {"cli", "cli_pages", "cli_formats", "cli_show"},
     "rich": {"cli", "cli_pages", "report"},
     "markdown_it": {"pages", "report"},
 }

@@ -314,6 +314,15 @@ from   front, placed p, best b where p.place = 1 and b.place = 1"""
     assert cause(query=query) == []
 
 
+def test_what_decides_does_not_rest_on_sides_joined_by_time_alone(cause: Lint) -> None:
+    query = _evidence("1", "calls where server_outcome is not null")
+    fault = "query decides by what the other side says: ask that joined_by <> 'time' in calls"
+    weak = {"needs": '"calls.server_outcome", "http_status"', "also": '"calls.joined_by"'}
+    assert not any(fault in one for one in cause(query=query, **weak))
+    assert any(fault in one for one in cause(query=query, **weak, weight="1\ndecisive = true"))
+    assert cause(query=query + " and joined_by <> 'time'", **weak, weight="1\ndecisive = true") == []
+
+
 # --- limits
 
 

@@ -15,6 +15,7 @@ from llmdoctor.diagnose.answers import list_inputs, list_metrics, missing_fields
 from llmdoctor.diagnose.cases import find_cases
 from llmdoctor.diagnose.causes import Causes, judge_causes
 from llmdoctor.diagnose.front import Fronts
+from llmdoctor.diagnose.shared_ids import unshared_ids
 from llmdoctor.diagnose.symptoms import judge_symptoms
 from llmdoctor.diagnose.values import Diagnosis, RuleTally, Symptom
 from llmdoctor.rulebook import Rulebook
@@ -63,7 +64,10 @@ def diagnose(store: Store, book: Rulebook, options: Options | None = None) -> Di
         symptoms=tuple(symptoms),
         causes=causes.listed,
         unexplained=causes.unexplained,
-        unknown=missing_fields(book, [*_missing_of_symptoms(fronts, book), *causes.missing]),
+        unknown=(
+            *unshared_ids(store, book),
+            *missing_fields(book, [*_missing_of_symptoms(fronts, book), *causes.missing]),
+        ),
         timeouts=advise_timeouts(store, fronts, incident=bool(findings)),
         rules=_tally(book, symptoms, causes),
         cases=find_cases(store, fronts, findings),

@@ -12,6 +12,7 @@ from llmdoctor.diagnose.values import (
     Level,
     Metric,
     MissingField,
+    Secret,
     Symptom,
     Timeline,
     Verdict,
@@ -42,6 +43,9 @@ LOGGED_AS: Mapping[str, str | None] = {
 DECIDES_LATENCY = ("high_ttft", "tail_latency", "slow_overall")
 DECIDES_ERRORS = ("errors",)
 
+# What `affected` of a symptom counts, by its unit, where that is not attempts.
+_COUNTED = {"tries": "tasks", "lines": "lines"}
+
 
 def list_inputs(store: Store) -> tuple[InputFile, ...]:
     """Every file in the order of its path, with its ledger and a few examples of what could not be read."""
@@ -54,6 +58,11 @@ def list_inputs(store: Store) -> tuple[InputFile, ...]:
     ):
         if len(examples[number]) < MOST_REJECTS:
             examples[number].append((line, reason, snippet or ""))
+    secrets: dict[int, list[Secret]] = defaultdict(list)
+    for number, kind, lines, first in store.run(
+        'select input_id, kind, "count", first_line from secrets order by input_id, first_line, kind'
+    ):
+        secrets[number].append(Secret(kind, int(lines), int(first)))
     return tuple(
         InputFile(
             path=row["path"],
@@ -73,6 +82,7 @@ def list_inputs(store: Store) -> tuple[InputFile, ...]:
             note=row["note"],
             bad_fields=bad[row["input_id"]],
             examples=tuple(examples[row["input_id"]]),
+            secrets=tuple(secrets[row["input_id"]]),
         )
         for row in store.rows("select * from inputs order by input_id")
     )
@@ -89,8 +99,11 @@ def list_metrics(store: Store) -> tuple[Metric, ...]:
 
 
 def window(store: Store) -> tuple[str | None, str | None]:
-    """First start and last end of all attempts."""
-    first, last = store.run("select min(started_at), max(coalesce(ended_at, started_at)) from attempts")[0]
+    """First start and last end of all attempts whose times name a day."""
+    first, last = store.run(
+        "select min(started_at), max(coalesce(ended_at, started_at)) from attempts"
+        " where time_basis is distinct from 'relative'"
+    )[0]
     return instant(first), instant(last)
 
 
@@ -194,7 +207,7 @@ def _what(present: Sequence[Symptom], causes: Sequence[Cause]) -> str:
     more = f" (and {len(present) - 1} more)" if len(present) > 1 else ""
     sentence = f"{first.title}{_share(first)}{more}."
     if not causes:
-        return f"{sentence} No cause that is known here explains it."
+        return sentence if first.self_explained else f"{sentence} No cause that is known here explains it."
     best = causes[0]
     equal = f" or, equally, {', '.join(best.equal_to)}" if best.equal_to else ""
     doubt = ", provisional" if best.provisional else ""
@@ -204,7 +217,7 @@ def _what(present: Sequence[Symptom], causes: Sequence[Cause]) -> str:
 def _share(symptom: Symptom) -> str:
     if not symptom.affected or not symptom.total:
         return ""
-    return f", {symptom.affected} of {symptom.total} {'tasks' if symptom.unit == 'tries' else 'attempts'}"
+    return f", {symptom.affected} of {symptom.total} {_COUNTED.get(symptom.unit, 'attempts')}"
 
 
 def _next(causes: Sequence[Cause], command: str) -> str:

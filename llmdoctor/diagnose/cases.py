@@ -11,7 +11,8 @@ MAX_GROUPS = 3
 
 # Candidates of one kind: how far each is from what its tokens take, and whether it failed.
 CANDIDATES = """
-select f.*, e.quiet, c.server_ttft_ms as inner_ttft_ms, c.server_total_ms as inner_total_ms, p.path,
+select f.*, e.quiet, case when c.joined_by <> 'time' then c.server_ttft_ms end as inner_ttft_ms,
+       c.server_total_ms as inner_total_ms, p.path,
        f.total_ms / nullif(e.expected_total_ms, 0) as total_ratio,
        greatest(f.total_ms / nullif(e.expected_total_ms, 0),
                 coalesce(f.ttft_ms / nullif(e.typical_ttft_ms, 0), 0)) as ratio

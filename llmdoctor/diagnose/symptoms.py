@@ -64,6 +64,7 @@ def _symptom(rule: SymptomRule, row: Row, state: State, reason: str | None) -> S
         reason=reason,
         why=rule.why,
         caveat=rule.caveat,
+        self_explained=rule.self_explained,
     )
 
 

@@ -47,6 +47,15 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Secret:
+    """One kind of secret in one file: in how many lines, and in which first. Never the secret."""
+
+    kind: str
+    lines: int
+    first_line: int
+
+
+@dataclass(frozen=True)
 class InputFile:
     """One file: lines = rows + rejected + blank + foreign. `examples` are (line, reason, redacted snippet)."""
 
@@ -67,6 +76,7 @@ class InputFile:
     note: str | None
     bad_fields: Mapping[str, int]
     examples: tuple[tuple[int, str, str], ...]
+    secrets: tuple[Secret, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,6 +118,7 @@ class Symptom:
     reason: str | None
     why: str = ""
     caveat: str = ""
+    self_explained: bool = False
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,7 @@ def _symptom(desk: Desk, rule: SymptomRule) -> Iterator[Fault]:
     if rule.excess not in (None, "ttft_ms", "total_ms"):
         yield page.path, line, f"excess = {rule.excess!r}: it is ttft_ms or total_ms"
     yield from _needs(desk, page, line, rule, reads)
+    yield from _sure(page, line, reads)
     for sample in rule.samples:
         yield from _sample(desk, page, sample)
 
@@ -140,6 +141,8 @@ def _evidence(
     yield from _returns(page, piece.query, query, EVIDENCE_COLUMNS)
     yield from _sentence(page, piece.line, piece.sentence, _figures(query))
     yield from _needs(desk, page, piece.line, piece, query.reads, free=frozenset({rule.dimension or ""}))
+    if piece.decisive:
+        yield from _sure(page, piece.line, query.reads)
     if piece.weight <= 0:
         yield page.path, piece.line, f"weight = {piece.weight:g}: a piece of evidence weighs more than 0"
 
@@ -228,6 +231,13 @@ def _needs(
             best = min(read - known, key=lambda name: ("." in name, name))
             shown = best if len(strict) == 1 else ", ".join(sorted(strict))
             yield page.path, line, f"query reads {shown}: add it to needs, or to also if it can do without"
+
+
+def _sure(page: Page, line: int, reads: frozenset[frozenset[str]]) -> Iterator[Fault]:
+    """What decides must not rest on two sides that were brought together by time alone."""
+    names = {name for read in reads for name in read}
+    if any(name.startswith("calls.server_") for name in names) and "calls.joined_by" not in names:
+        yield page.path, line, "query decides by what the other side says: ask that joined_by <> 'time' in calls"
 
 
 def _exists(desk: Desk, word: str) -> bool:

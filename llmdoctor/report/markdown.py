@@ -57,6 +57,7 @@ def _document(
         "",
         escaped(view.scope(diagnosis), 300),
     ]
+    rows += [row for told in view.exposed(diagnosis, 3) for row in ("", escaped(told, 300))]
     if found:
         rows += ["", f"**Findings** ({len(found):,})", ""]
     for finding in found[:most]:
@@ -98,7 +99,9 @@ def _causes(finding: Finding, most: int, sentences: int, longest: int) -> list[s
     if not finding.causes and finding.also:
         cause, where = finding.also[0]
         rows.append(f"   - {escaped(cause.title, longest)} ({view.certainty(cause)}), see finding {where}")
-    if not finding.best:
+    if finding.symptom.self_explained:
+        rows.append(f"   - {escaped(prose.plain(finding.symptom.why), longest)}")
+    elif not finding.best:
         rows.append("   - no cause is supported by these logs")
     return rows
 

@@ -1,72 +1,16 @@
 """One screen for the terminal: at most 80 columns, plain ASCII where the stream knows no more, colour if wanted."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from llmdoctor.diagnose.values import Cause, Diagnosis, Evidence
 from llmdoctor.report import figures, prose, view
-from llmdoctor.report.columns import fit, table, wrap
+from llmdoctor.report.columns import fit
+from llmdoctor.report.screen import Screen, is_plain
 from llmdoctor.report.view import Finding
 
-WIDTH = 80
-
-_COLOURS = {"bad": "1;31", "warn": "33", "good": "32", "strong": "1", "dim": "2", "": ""}
 _LEVEL_STYLE = {"healthy": "good", "attention": "warn", "unhealthy": "bad", "undetermined": "strong"}
 _SEVERITY_STYLE = {"critical": "bad", "high": "bad", "medium": "warn", "low": ""}
-_ASCII = {"■": "#", "▲": "!", "●": "*", "○": "-", "…": "...", "\u00a0": " ", "\u2013": "-", "\u2019": "'"}
 _MARKS = {"for": "+", "against": "-", "unknown": "?"}
-
-
-@dataclass
-class _Screen:
-    """Lines in the making. A style colours the first `lead` characters, or the whole line."""
-
-    colour: bool
-    ascii: bool
-    lines: list[str] = field(default_factory=list)
-
-    def say(self, text: str) -> str:
-        """Text from data or a page as it may be shown: one line, no control characters."""
-        shown = figures.line(text)
-        return "".join(map(_letter, shown)) if self.ascii else shown
-
-    @property
-    def ellipsis(self) -> str:
-        return "..." if self.ascii else "…"
-
-    def add(self, text: str = "", style: str = "", lead: int | None = None) -> None:
-        """One finished line."""
-        text = "".join(map(_letter, text)) if self.ascii else text
-        text = fit(text.replace("\u00a0", " "), WIDTH, self.ellipsis).rstrip()
-        if self.colour and style and text:
-            lead = len(text) if lead is None else lead
-            text = f"\x1b[{_COLOURS[style]}m{text[:lead]}\x1b[0m{text[lead:]}"
-        self.lines.append(text)
-
-    def flow(self, text: str, first: str = "", then: str = "", style: str = "", lead: int | None = None) -> None:
-        """A sentence over as many lines as it needs; the lead is coloured in the first."""
-        for number, row in enumerate(wrap(self.say(text), WIDTH, first, then)):
-            self.add(row, style if number == 0 or lead is None else "", lead)
-
-    def grid(self, rows: Sequence[Sequence[str]], sides: str, shrink: Sequence[tuple[int, int]]) -> list[str]:
-        """A table's lines, indented by two."""
-        clean = [[self.say(cell) if cell.strip() == cell else cell for cell in row] for row in rows]
-        return ["  " + row for row in table(clean, sides, WIDTH - 2, shrink, self.ellipsis)]
-
-    def heading(self, word: str, lines: Sequence[str], styles: Sequence[str] = ()) -> None:
-        """A table whose first line carries a heading; the first word of the others may have a style each."""
-        self.add(word + lines[0][len(word) :], "strong")
-        for number, row in enumerate(lines[1:]):
-            self.add(row, styles[number] if styles else "", 12)
-
-    def more(self, left: int, what: str, indent: str = "  ") -> None:
-        """ "and N more", where there are."""
-        if left > 0:
-            self.add(f"{indent}and {left:,} more{what}", "dim")
-
-
-def _letter(letter: str) -> str:
-    return letter if letter.isascii() else _ASCII.get(letter, "?")
 
 
 def render(
@@ -80,12 +24,14 @@ def render(
 ) -> str:
     """The summary, newline at the end. `quiet`: the verdict only; `verbose`: all evidence and how every rule ended;
     `paths`: the files written, named last. Where `encoding` is no Unicode one, only ASCII is used."""
-    screen = _Screen(colour, not encoding.lower().replace("_", "-").startswith("utf"))
+    screen = Screen(colour, is_plain(encoding))
     _verdict(screen, diagnosis)
     if not quiet:
         screen.flow(view.scope(diagnosis))
         for note in diagnosis.notes if verbose else diagnosis.notes[:3]:
             screen.flow(note, "Note: ", "      ", "warn", 5)
+        for told in view.exposed(diagnosis, len(diagnosis.inputs) if verbose else 3):
+            screen.flow(told, "Secrets: ", "         ", "warn", 8)
         _metrics(screen, diagnosis, verbose)
         _findings(screen, diagnosis, verbose)
         _unknown(screen, diagnosis, verbose)
@@ -99,12 +45,12 @@ def render(
     return "\n".join(screen.lines) + "\n"
 
 
-def _verdict(screen: _Screen, diagnosis: Diagnosis) -> None:
+def _verdict(screen: Screen, diagnosis: Diagnosis) -> None:
     word = diagnosis.verdict.level.upper()
     screen.flow(diagnosis.verdict.text, f"{word}: ", "", _LEVEL_STYLE[diagnosis.verdict.level], len(word))
 
 
-def _metrics(screen: _Screen, diagnosis: Diagnosis, verbose: bool) -> None:
+def _metrics(screen: Screen, diagnosis: Diagnosis, verbose: bool) -> None:
     chosen = diagnosis.metrics if verbose else diagnosis.metrics[:5]
     if not chosen:
         return
@@ -120,7 +66,7 @@ def _metrics(screen: _Screen, diagnosis: Diagnosis, verbose: bool) -> None:
         screen.add('  * some were cut off and count as "at least" what they took', "dim")
 
 
-def _findings(screen: _Screen, diagnosis: Diagnosis, verbose: bool) -> None:
+def _findings(screen: Screen, diagnosis: Diagnosis, verbose: bool) -> None:
     found = view.findings(diagnosis)
     if not found:
         return
@@ -136,11 +82,14 @@ def _findings(screen: _Screen, diagnosis: Diagnosis, verbose: bool) -> None:
     screen.heading("Findings", lines, [_SEVERITY_STYLE[finding.symptom.severity] for finding in shown])
     screen.more(len(found) - len(shown), "")
     told = found if verbose else [finding for finding in found if finding.causes][:3] or found[:2]
+    explained: set[str] = set()
     for finding in told:
-        _finding(screen, finding, verbose)
+        _finding(screen, finding, verbose, finding.symptom.id not in explained)
+        explained.add(finding.symptom.id)
 
 
-def _finding(screen: _Screen, finding: Finding, verbose: bool) -> None:
+def _finding(screen: Screen, finding: Finding, verbose: bool, first: bool) -> None:
+    """`first`: the first finding of its symptom, which says why it matters where nothing is looked for behind it."""
     symptom = finding.symptom
     where = [symptom.subject if symptom.subject != "all" else "", f"at {symptom.vantage}" if symptom.vantage else ""]
     where.append(figures.clock(symptom.first_at, symptom.last_at))
@@ -156,13 +105,17 @@ def _finding(screen: _Screen, finding: Finding, verbose: bool) -> None:
     screen.more(len(finding.causes) - len(causes), " causes", "   ")
     for cause, where_told in finding.also[: None if verbose else 2]:
         screen.flow(f"{cause.title} ({view.certainty(cause)}), see finding {where_told}", "   ", "     ")
-    if not finding.best:
+    if symptom.self_explained and first:
+        screen.flow(prose.plain(symptom.why), "   ", "   ")
+    elif symptom.self_explained:
+        return
+    elif not finding.best:
         screen.flow("No cause is supported by these logs; see what could not be checked.", "   ", "   ")
     elif finding.unexplained is not None and finding.unexplained >= 0.1:
         screen.flow(f"Unexplained: {figures.share(finding.unexplained)}", "   ", "   ")
 
 
-def _cause(screen: _Screen, cause: Cause, verbose: bool) -> None:
+def _cause(screen: Screen, cause: Cause, verbose: bool) -> None:
     explains = f"; explains {figures.share(cause.excess_share)} of it" if cause.excess_share is not None else ""
     screen.flow(f"{cause.title} ({view.certainty(cause)}{explains})", "   ", "     ", "strong")
     evidence: Sequence[Evidence] = cause.evidence if verbose else view.strongest(cause.evidence, 2)
@@ -183,7 +136,7 @@ def _cause(screen: _Screen, cause: Cause, verbose: bool) -> None:
         screen.flow(prose.plain(cause.verify), "   Verify: ", "     ")
 
 
-def _unknown(screen: _Screen, diagnosis: Diagnosis, verbose: bool) -> None:
+def _unknown(screen: Screen, diagnosis: Diagnosis, verbose: bool) -> None:
     shown = diagnosis.unknown if verbose else diagnosis.unknown[:3]
     if not shown:
         return
@@ -197,7 +150,7 @@ def _unknown(screen: _Screen, diagnosis: Diagnosis, verbose: bool) -> None:
     screen.more(len(diagnosis.unknown) - len(shown), "")
 
 
-def _rules(screen: _Screen, diagnosis: Diagnosis) -> None:
+def _rules(screen: Screen, diagnosis: Diagnosis) -> None:
     screen.add()
     screen.add("Rules", "strong")
     for word, _, ids in view.tally(diagnosis):

@@ -164,6 +164,23 @@ def scope(diagnosis: Diagnosis) -> str:
     return "; ".join(parts)
 
 
+def exposed(diagnosis: Diagnosis, at_most: int) -> list[str]:
+    """A sentence for each file that holds secrets: which kinds, in how many lines, where first, and what to do."""
+    files = [file for file in diagnosis.inputs if file.secrets]
+    told = []
+    for file in files[:at_most]:
+        kinds = [
+            f"{figures.line(one.kind)} in {figures.plural(one.lines, 'line')} (first: line {one.first_line:,})"
+            for one in file.secrets
+        ]
+        rotate = any(one.kind != "e-mail address" for one in file.secrets)
+        todo = "rotate what is exposed and mask it at the logger" if rotate else "mask it at the logger"
+        told.append(f"{figures.line(file.path)}: {figures.listed(kinds, 4)}; {todo}")
+    if len(files) > at_most:
+        told.append(f"secrets also stand in {figures.plural(len(files) - at_most, 'more file')}")
+    return told
+
+
 def tally(diagnosis: Diagnosis) -> list[tuple[str, str, tuple[str, ...]]]:
     """How every rule ended: word, what it means, ids."""
     rules = diagnosis.rules

@@ -1,0 +1,40 @@
+"""What the commands about pages print: lines, tables, results of tests."""
+
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from llmdoctor.errors import InputError
+from llmdoctor.report import columns, figures, files
+
+
+def put(text: str) -> None:
+    """One line or more on standard output."""
+    files.say(figures.clean(text) + "\n", sys.stdout)
+
+
+def put_page(path: Path) -> None:
+    """The text of a file; InputError where it cannot be read."""
+    try:
+        put(path.read_text(encoding="utf-8").rstrip())
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+
+
+def put_table(rows: Sequence[Sequence[str]]) -> None:
+    """Aligned columns; cut to the width of a terminal, whole in a pipe."""
+    wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
+    for row in columns.table([[figures.line(cell) for cell in row] for row in rows], "<<<", wide, ((2, 10),)):
+        put(row)
+
+
+def put_results(results: Iterable[tuple[str, bool, str]]) -> int:
+    """Prints what failed and how many held; 1 where any failed."""
+    held = failed = 0
+    for name, ok, text in results:
+        held, failed = held + ok, failed + (not ok)
+        if not ok:
+            put(f"FAILED {name}: {text}")
+    put(f"{held} held, {failed} failed")
+    return 1 if failed else 0
