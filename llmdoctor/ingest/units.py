@@ -25,11 +25,11 @@ def typed(value: str, unit: str, parsed: bool) -> str:
             f"try_strptime({value}, {_ZONED}), cast(try_strptime({value}, {_NAIVE}) as timestamptz))"
         )
     number = value if parsed else f"try_cast({value} as {NUMERIC[unit]})"
-    if unit == "epoch_ns":
-        # A double would be off by up to 128 ns, and then by a microsecond.
-        return f"to_timestamp(0) + to_microseconds(case when {number} >= 0 then {number} // 1000 end)"
     if unit.startswith("epoch_"):
-        return _epoch(number, {"epoch_s": 1, "epoch_ms": 10**3, "epoch_us": 10**6}[unit])
+        # As a double, nanoseconds would be off by up to 128, and then by a microsecond.
+        exact = f"to_timestamp(0) + to_microseconds(case when {number} >= 0 then {number} // 1000 end)"
+        divisor = {"epoch_s": 1, "epoch_ms": 10**3, "epoch_us": 10**6}.get(unit)
+        return _epoch(number, divisor) if divisor else exact
     factor = {"s": "* 1000", "us": "/ 1000", "ns": "/ 1000000"}.get(unit)
     return f"round({number} {factor}, 6)" if factor else number
 
