@@ -28,8 +28,8 @@ _NAME = (
     r"|passw(?:or)?d|passphrase|pwd|credentials?"
 )
 _PLACEHOLDER = re.compile(
-    r"(?i)\W*(?:null|none|true|false|hidden|secret|undefined|pass(?:word)?|\{.*\}|your[-_ ].*|.*(?:redacted|masked|\*\*|\.\.\.|…|x{6}).*"
-    r"|.*(?:environ|\$\{|\{\{|getenv).*|<.*>)?\W*"
+    r"(?i)\W*(?:null|none|true|false|hidden|secret|undefined|pass(?:word)?|your[-_ ].*|<.*>|\{.*\}"
+    r"|.*(?:redacted|masked|\*\*|\.\.\.|…|x{6}|environ|\$\{|\{\{|getenv).*)?\W*"
 )
 _PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp", ".local", ".internal")
 
@@ -59,7 +59,8 @@ def _given(_lead: str, rest: str) -> bool:
 
 def _token(_lead: str, rest: str) -> bool:
     value = rest.rsplit(maxsplit=1)[-1]
-    return len(value) >= 16 and _random(value) and not _PLACEHOLDER.fullmatch(value)
+    drawn = len(value) >= 16 and _random(value) and any(one.isdigit() for one in value)
+    return drawn and not _PLACEHOLDER.fullmatch(value)
 
 
 def _in_url(lead: str, rest: str) -> bool:

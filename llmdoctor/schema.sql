@@ -193,7 +193,7 @@ create table engine_samples (
 -- One row per kind of secret in one file; the match itself is never kept.
 create table secrets (
     input_id        integer,
-    kind            varchar,
-    count           bigint,
-    first_line      bigint
+    kind            varchar,      -- as redact.py names it: OpenAI-style key, JWT, e-mail address ...
+    count           bigint,       -- lines that hold one, of those looked at (the note of the file says if not all)
+    first_line      bigint        -- the first of them, 1-based
 );

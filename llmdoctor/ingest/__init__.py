@@ -119,14 +119,14 @@ def _set_timezone(store: Store, zone: str) -> None:
 
 
 def _load_all(store: Store, jobs: Sequence[Job], folder: Path, slim: bool) -> None:
-    """Groups the files by format, the biggest group first (its table need not be copied). `slim`: rows will not be
-    asked for columns that a lone group does not have."""
-    groups: dict[str, list[Job]] = {}
+    """Groups the files by the page that reads them, the biggest group first (its table need not be copied). `slim`:
+    rows will not be asked for columns that a lone group does not have."""
+    groups: dict[Format, list[Job]] = {}
     for job in jobs:
         if is_metrics(job.format):
             load_metrics(store, job, folder)
         elif job.format is not None:
-            groups.setdefault(job.format.id, []).append(job)
+            groups.setdefault(job.format, []).append(job)
     for group in sorted(groups.values(), key=lambda group: -sum(job.source.size for job in group)):
         load(store, group, folder, slim and len(groups) == 1)
 

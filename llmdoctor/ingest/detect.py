@@ -14,6 +14,7 @@ from llmdoctor.ingest import envelope, layouts, sniff
 from llmdoctor.ingest.formats import Format, load_formats
 from llmdoctor.ingest.recipe import KIND, Found, Join, Recipe, applied
 from llmdoctor.ingest.records import Content, Shape, parsed, repaired
+from llmdoctor.ingest.spellings import learned
 from llmdoctor.ingest.unpack import Packing
 
 Records = list[dict[str, Any]]
@@ -212,13 +213,11 @@ def _of_csv(
     if len(header) < 2 or content.envelopes:
         return None
     content = replace(content, shape="csv", delimiter=delimiter)
-    found = _judged(content, [dict.fromkeys((name.strip() for name in header), "")], pages, forced)
+    empty = dict.fromkeys((name.strip() for name in header), "")
+    found = _judged(content, [{**empty, **row} for row in _first_records(content)] or [empty], pages, forced)
     if not found.candidates or not (found.candidates[0].hits or forced):
         return None
-    records = _first_records(found.content)
-    seen = _judged(content, records, [found.candidates[0].format], forced)
-    fits = found.candidates[0]
-    return replace(found, content=seen.content, keys=seen.keys, reason=f"CSV whose header has {', '.join(fits.keys)}")
+    return replace(found, reason=f"CSV whose header has {', '.join(found.candidates[0].keys)}")
 
 
 def _matching_text(content: Content, lines: Sequence[bytes], pages: Sequence[Format]) -> Detection | None:
@@ -263,12 +262,23 @@ def _judged(content: Content, records: Records, pages: Sequence[Format], forced:
                 return replace(inner, reason=f"{inner.reason} (elements of {path})")
     if not found:
         return Detection(content, (), "JSON, but no format page fits its keys")
+    if found[0].format.spellings:
+        found = (_learned(found[0], records), *found[1:])
     recipe = _needed(found[0].format, records)
     sample = _cooked(content, records[:200], recipe)
     keys = frozenset().union(*records, *sample)
     if content.recipe.each or not recipe.idle:
         content = replace(content, recipe=replace(recipe, each=(*content.recipe.each, *recipe.each)))
     return Detection(content, found, found[0].reason, keys=keys, sample=tuple(sample[:200]))
+
+
+def _learned(best: Candidate, records: Records) -> Candidate:
+    """The page for home-made logs with the places that the spelling of the keys shows."""
+    page = learned(best.format, records)
+    if page is best.format:
+        return best
+    again = _ranked(records, [page], None)
+    return again[0] if again else best
 
 
 def _unpacked_exports(content: Content, records: Records) -> tuple[Content, Records]:
@@ -299,20 +309,20 @@ def _needed(page: Format, records: Records) -> Recipe:
 
 
 def _paired(page: Format, records: Records) -> Join | None:
-    """Two lines of one request, as many applications write them: the same id twice, first always one message and then
-    always another."""
+    """Several lines of one request, as many applications write them: the same id two to four times, first always one
+    message and at last always another."""
     for alias in page.fields.get("request_id", ()):
         by_id: dict[Any, list[Mapping[str, Any]]] = {}
         for record in records:
             if isinstance(value := record.get(alias.root), str | int):
                 by_id.setdefault(value, []).append(record)
-        pairs = [two for two in by_id.values() if len(two) == 2]
-        if len(pairs) < 3 or len(pairs) * 10 < 6 * len(by_id):
+        groups = [group for group in by_id.values() if 2 <= len(group) <= 4]
+        if len(groups) < 3 or len(groups) * 10 < 6 * len(by_id):
             continue
         for message in page.fields.get("message", ()):
-            kinds = Counter((str(two[0].get(message.root)), str(two[1].get(message.root))) for two in pairs)
-            (first, second), count = kinds.most_common(1)[0]
-            if first != second and "None" not in (first, second) and count * 10 >= 6 * len(pairs):
+            kinds = Counter((str(one[0].get(message.root)), str(one[-1].get(message.root))) for one in groups)
+            (first, last), count = kinds.most_common(1)[0]
+            if first != last and "None" not in (first, last) and count * 10 >= 6 * len(groups):
                 ends = {b for a, b in kinds if a == first}
                 return Join(by=(alias.root,), kind=message.root, begins=frozenset({first}), ends=frozenset(ends))
     return None

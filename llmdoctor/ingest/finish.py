@@ -215,10 +215,12 @@ def _instant(store: Store, option: str, text: str) -> str:
 
 
 def stray(store: Store) -> list[str]:
-    """A note for rows that start more than a year away from the middle of all: a clock or a unit was wrong there."""
+    """A note for rows that start more than a year away from the middle of all: a clock or a unit was wrong there. Times
+    that are counted from the start of a program name no day and are left out."""
     found = store.run(
-        "with middle as (select quantile_disc(started_at, 0.5) as at_middle from attempts) "
-        "select i.path, count(*) from attempts a join inputs i using (input_id) cross join middle m "
+        "with dated as (select * from attempts where time_basis is distinct from 'relative'), "
+        "middle as (select quantile_disc(started_at, 0.5) as at_middle from dated) "
+        "select i.path, count(*) from dated a join inputs i using (input_id) cross join middle m "
         "where abs(epoch_us(a.started_at) - epoch_us(m.at_middle)) > 366 * 86400 * 1e6 group by 1 order by 1"
     )
     return [

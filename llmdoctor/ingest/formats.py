@@ -19,7 +19,7 @@ from llmdoctor.ingest.fields import Alias, below, fields_of, split_path
 from llmdoctor.ingest.recipe import KIND, Join, Recipe
 from llmdoctor.pages import Block, Page, parse_toml, read_page
 
-SECTIONS = ("Lines", "Fields", "Rows", "Cannot show", "Examples")
+SECTIONS = ("Lines", "Fields", "Spellings", "Rows", "Cannot show", "Examples")
 SETTINGS = {"vantage", "shape", "needs", "any_of", "url", "product", "nested", "nulls", "may_be_text"}
 SETTINGS |= {"generic", "repair", "each", "parallel", "listed", "inside", "join"}
 SHAPES = ("json", "text", "prometheus")
@@ -68,6 +68,7 @@ class Format:
     rows: str
     further: tuple[Further, ...]
     recipe: Recipe
+    spellings: Mapping[str, tuple[str, ...]]
     cannot_show: str
     examples: tuple[Example, ...]
 
@@ -113,7 +114,7 @@ def parse_format(page: Page) -> Format:
     if titles != [title for title in SECTIONS if title in titles]:
         raise page.wrong(page.sections[0].line, f"headings must stand in this order: {', '.join(SECTIONS)}")
     shape = str(settings.get("shape", "json"))
-    needed = SECTIONS[3:] if shape == "prometheus" else ("Fields", "Rows", "Examples")
+    needed = ("Examples",) if shape == "prometheus" else ("Fields", "Rows", "Examples")
     for title in needed:
         if title not in titles:
             raise page.wrong(page.head.line, f"heading '## {title}' is missing")
@@ -139,6 +140,7 @@ def parse_format(page: Page) -> Format:
         rows=_rows(page),
         further=_further(page),
         recipe=_recipe(page, fields),
+        spellings=_spellings(page, fields),
         cannot_show=" ".join(prose.prose.split()) if prose else "",
         examples=_examples(page),
     )
@@ -207,6 +209,17 @@ def _recipe(page: Page, fields: Mapping[str, tuple[Alias, ...]]) -> Recipe:
         join=_join(page),
         named=frozenset(named) if settings.get("each") or settings.get("parallel") else frozenset(),
     )
+
+
+def _spellings(page: Page, fields: Mapping[str, tuple[Alias, ...]]) -> dict[str, tuple[str, ...]]:
+    section = page.section("Spellings")
+    block = section.block("toml") if section else None
+    if section is None or block is None:
+        return {}
+    given = parse_toml(page.path, block)
+    if unknown := given.keys() - fields.keys():
+        raise page.wrong(block.line, f"no field is called {sorted(unknown)[0]!r}")
+    return {name: tuple(stems) for name, stems in given.items()}
 
 
 def _patterns(page: Page) -> tuple[tuple[str, re.Pattern[str]], ...]:

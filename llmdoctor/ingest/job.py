@@ -15,8 +15,8 @@ from llmdoctor.ingest.unpack import count_lines, count_with_blanks
 @dataclass(eq=False)
 class Job:
     """A file and its ledger. `file` and `packing` are what DuckDB reads: the file itself, or the copy that Python made
-    of it (`copied`, `pooled` with others). `early` are the records that this copy had to leave out, `extra` counts the lines that went into
-    the record of another line."""
+    of it (`copied`, `pooled` with others). `early` are the records that this copy had to leave out, `extra` counts the
+    lines that went into the record of another line."""
 
     source: Source
     detection: Detection

@@ -17,6 +17,9 @@ from llmdoctor.store import Store
 LONGEST = 16 << 20
 """Bytes of the longest line that is read; DuckDB gives up the whole query at about twice that."""
 
+LARGEST = 256 << 20
+"""Characters of the largest object that is read from an export of any layout; a page may open the arrays in it."""
+
 Item = tuple[int, dict[str, Any] | None, bytes, str]
 """Line, the object, its text as far as there is one, and why there is no object ("" where there is one)."""
 
@@ -54,14 +57,16 @@ def json_values(file: Unpacked) -> Iterator[Item]:
             more = next(blocks, None) if wanted > 0 else None
         done = len(parts) == 1
         text = "".join(parts)
-        if len(text) > 4 * LONGEST:
+        if len(text) > (LARGEST if text.startswith("{") else 4 * LONGEST):
             break
     if text:
         shown = text[:200].encode("utf-8", "replace")
-        yield line, None, shown, "not JSON from here on" if not done else _rest(text)
+        yield line, None, shown, _rest(text, done)
 
 
-def _rest(text: str) -> str:
+def _rest(text: str, done: bool) -> str:
+    if text.startswith("{") and not done:
+        return f"an object larger than {LARGEST >> 20} MiB"
     return "incomplete last record" if text.startswith("{") else "not JSON from here on"
 
 

@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 
+from llmdoctor.ingest import secrets
 from llmdoctor.ingest.finish import gaps
 from llmdoctor.ingest.job import Job
 from llmdoctor.ingest.rejects import find_rejects
 from llmdoctor.store import Store
+
+_NO_TEXT = ("empty", "binary", "parquet", "sqlite")
 
 _INPUTS = (
     "input_id",
@@ -59,6 +62,8 @@ def write(store: Store, jobs: Sequence[Job]) -> None:
             )
         )
     store.insert("inputs", _INPUTS, rows)
+    texts = {job.source.input_id: job.content.unpacked() for job in jobs if job.content.shape not in _NO_TEXT}
+    secrets.write(store, secrets.look_at(texts))
     store.insert(
         "bad_fields",
         ("input_id", "field", "bad_values"),

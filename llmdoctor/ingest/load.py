@@ -26,8 +26,8 @@ _ALWAYS |= {"ttft_ms", "ttfo_ms", "total_ms", "output_tokens", "outcome", "http_
 
 
 def load(store: Store, jobs: Sequence[Job], folder: Path, slim: bool = False) -> None:
-    """Reads all jobs of one format into `attempts` (and rows for other tables into `other_rows`). `slim`: `attempts` may
-    be left without the columns that no row has; `finish.widen` gives them back."""
+    """Reads all jobs of one format into `attempts` (and rows for other tables into `other_rows`). `slim`: `attempts`
+    may be left without the columns that no row has; `finish.widen` gives them back."""
     fmt = jobs[0].format
     assert fmt is not None
     small, large = pool.divided(jobs)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from llmdoctor.errors import UsageError
 from llmdoctor.ingest.fields import UNITS, Alias, below, split_path
 from llmdoctor.ingest.formats import Format
+from llmdoctor.ingest.spellings import with_places
 
 MAPPED = " (mapped)"
 """Ends the name of a field that was mapped, so that it stands beside the field of the page."""
@@ -52,16 +53,12 @@ def mapped(page: Format, maps: Mapping[str, Alias]) -> Format:
     else as a field of its own. A page for home-made logs is then also recognised by the keys that they name."""
     if not maps or page.shape == "prometheus":
         return page
-    spellings = {alias.root.lower(): alias.root for aliases in page.fields.values() for alias in aliases}
-    fitting = {name: replace(one, root=spellings.get(one.root.lower(), one.root)) for name, one in maps.items()}
-    fields = dict(page.fields)
-    for name, alias in fitting.items():
-        own = name in page.fields
-        fields[name if own else name + MAPPED] = (alias, *page.fields.get(name, ()))
-    opened = tuple(alias.root for alias in fitting.values() if alias.below != "$")
+    additions = [(name if name in page.fields else name + MAPPED, alias) for name, alias in maps.items()]
+    opened = tuple(alias.root for alias in maps.values() if alias.below != "$")
     recipe = replace(page.recipe, inside=tuple(dict.fromkeys((*page.recipe.inside, *opened))))
     signs = tuple((maps[name].root,) for name in sorted(_CALL & maps.keys())) if page.generic else ()
-    return replace(page, fields=fields, recipe=recipe, any_of=page.any_of + signs)
+    more = with_places(replace(page, recipe=recipe), tuple(additions))
+    return replace(more, any_of=page.any_of + signs)
 
 
 def mapped_columns(page: Format) -> dict[str, str]:

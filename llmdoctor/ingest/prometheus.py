@@ -2,7 +2,8 @@
 
 Text: the exposition format, one or many scrapes a file. A sample's own time (milliseconds) counts, else the last
 comment that holds a time (`# time 2026-01-05T10:00:00Z`), else the time at which the file was last written, which the
-note says. JSON: `{"ts": <epoch seconds or ISO 8601>, "vllm:num_requests_waiting{engine=\"0\"}": 3.0, ...}`.
+note says. JSON: `{"ts": <epoch seconds or ISO 8601>, "vllm:num_requests_waiting{engine=\"0\"}": 3.0, ...}`, or what a
+Prometheus server answers to a query: series `{"metric": {"__name__": ...}, "values": [[<epoch seconds>, "3"], ...]}`.
 """
 
 import json
@@ -25,6 +26,9 @@ _SERIES = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})?$")
 _LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
 _TIME = re.compile(r"#\s*(?:ts|time|timestamp|date|scraped?(?:[ _-]?at)?)\s*[:=]?\s*(\S+(?: \d\d:\d\d\S*)?)\s*$", re.I)
 _STAMPS = ("ts", "time", "timestamp", "@timestamp", "t")
+_INSTANCE = ("instance", "engine", "dp_rank")
+# The ranks of one replica all export the same gauges: the first one speaks for them.
+_RANKS = ("tp_rank", "pp_rank")
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def load_metrics(store: Store, job: Job, folder: Path) -> None:
         for sample in reader.samples():
             row = {
                 "at": datetime.fromtimestamp(sample.at, UTC).isoformat(),
-                "instance": sample.labels.get("instance") or sample.labels.get("engine"),
+                "instance": next((found for key in _INSTANCE if (found := sample.labels.get(key))), None),
                 "model": sample.labels.get("model_name") or sample.labels.get("model"),
                 "name": sample.name,
                 "value": sample.value,
@@ -97,19 +101,23 @@ class _Reader:
             self.job.rejected += 1
             return
         name = self.names.get(match.group(1))
-        if name is None or value is None:
+        labels = dict(_LABEL.findall(match.group(2) or ""))
+        if name is None or value is None or _another_rank(labels):
             self.job.foreign += 1
             return
         at = float(match.group(4)) / 1000 if match.group(4) else self.at
         if at is None:
             self.undated += 1
             at = self.job.source.mtime_ns / 1e9
-        yield Sample(at, name, dict(_LABEL.findall(match.group(2) or "")), value)
+        yield Sample(at, name, labels, value)
 
     def _of_object(self, record: Record) -> Iterator[Sample]:
         values = parsed(record.text)
         if values is None:
             self.job.rejected += 1
+            return
+        if isinstance(values.get("metric"), dict):
+            yield from self._of_series(values["metric"], values.get("values") or [values.get("value")])
             return
         at = next((found for key in _STAMPS if (found := instant(values.get(key))) is not None), None)
         wanted = 0
@@ -117,13 +125,29 @@ class _Reader:
             match = _SERIES.match(series)
             name = self.names.get(match.group(1)) if match else None
             number = _number(value)
-            if match is None or name is None or number is None:
+            labels = dict(_LABEL.findall(match.group(2) or "")) if match else {}
+            if name is None or number is None or _another_rank(labels):
                 continue
             wanted += 1
             self.undated += at is None
             stamp = self.job.source.mtime_ns / 1e9 if at is None else at
-            yield Sample(stamp, name, dict(_LABEL.findall(match.group(2) or "")), number)
+            yield Sample(stamp, name, labels, number)
         self.job.foreign += wanted == 0
+
+    def _of_series(self, metric: Mapping[str, Any], points: Any) -> Iterator[Sample]:
+        """One series of the answer of a Prometheus server: `points` are pairs of a time and a text."""
+        labels = {str(key): str(value) for key, value in metric.items()}
+        name = self.names.get(labels.get("__name__", ""))
+        pairs = [one for one in points if isinstance(one, list) and len(one) == 2] if isinstance(points, list) else []
+        found = [(at, n) for one in pairs if (at := instant(one[0])) is not None and (n := _number(one[1])) is not None]
+        if name is None or not found or _another_rank(labels):
+            self.job.foreign += 1
+            return
+        yield from (Sample(at, name, labels, number) for at, number in found)
+
+
+def _another_rank(labels: Mapping[str, str]) -> bool:
+    return any(labels.get(key, "0") != "0" for key in _RANKS)
 
 
 def _number(value: Any) -> float | None:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-KIND, NUMBER, PARENT, THEN, OPEN, FROM = "_kind", "_n", "_up", "_then", "_open", "_from"
+KIND, NUMBER, PARENT, THEN, BEFORE, OPEN, FROM = "_kind", "_n", "_up", "_then", "_before", "_open", "_from"
 """Keys that a record gets besides its own: the name of the pattern that matched, its number in the file, the object in
-whose array it stood, the last of several lines that were joined, `true` where its last line never came, and the path
-of the array that it stood in."""
+whose array it stood, the last of several lines that were joined and the one before, `true` where its last line never
+came, and the path of the array that it stood in."""
 
 _MANY_OPEN = 100_000
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
@@ -241,6 +241,8 @@ def _joined(found: Iterator[Found], join: Join) -> Iterator[Found]:
 def _merge(into: Found, one: Found) -> None:
     """What the first lines say stays; the last line is kept whole as well."""
     into.values |= {key: value for key, value in one.values.items() if key not in into.values}
+    if THEN in into.values:
+        into.values[BEFORE] = into.values[THEN]
     into.values[THEN] = {key: value for key, value in one.values.items() if key != THEN}
     into.extra += one.extra + 1
 

@@ -83,6 +83,16 @@ class Content:
             )
         yield from aside
 
+    def first(self, most: int) -> list[dict[str, Any]]:
+        """The first objects as the layout gives them, however large, up to one that cannot be read."""
+        aside: list[Record] = []
+        found: list[dict[str, Any]] = []
+        for one in self._objects(aside):
+            if aside or len(found) == most:
+                break
+            found.append(one.values)
+        return found
+
     def _objects(self, aside: list[Record]) -> Iterator[Found]:
         """Objects as the layout gives them; what is none is put `aside`."""
         if self.shape in ("lines", "text", "pairs"):

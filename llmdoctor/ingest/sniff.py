@@ -86,7 +86,8 @@ def is_metrics(lines: Sequence[bytes]) -> bool:
 def json_shape(sample: bytes, lines: Sequence[bytes]) -> Shape | None:
     """`lines` or `values` for JSON, None for anything else. A record on each line wins over a layout of its own."""
     start = sample.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if re.match(rb"\[\s*(\{|\]|$)", start):
+    if re.match(rb"\[\s*(\{|\]|$)", start) or (not lines and re.match(rb'\{\s*"', start)):
+        # Without a whole line the first one is longer than the sample: an export in one object.
         return "values"
     if any(parsed(line) is not None for line in lines[:200]):
         return "lines"
