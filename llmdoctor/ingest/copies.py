@@ -1,10 +1,11 @@
-"""One proxy, two access logs: the same requests written twice, in two formats, count once.
+"""The same requests written twice at one vantage, in two formats, count once.
 
 A JSON log beside the combined one is common, and no id tells that they are the same: the second in which a call ended,
-its status, route and duration do.
+its status, route and duration do. What an SDK writes beside the log of its application tells less of the same calls: a
+page of that kind is `secondary`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from llmdoctor.ingest.job import Job
 from llmdoctor.ingest.query import literal
@@ -53,8 +54,30 @@ def drop_copies(store: Store, jobs: Sequence[Job]) -> list[str]:
             notes.append(
                 f"{total:,} calls stand in a log of {rich} and, without ids, in one of {poor}: they count once."
             )
+    for name in sorted({job.format.id for job in jobs if job.format and job.rows and job.format.secondary}):
+        notes += _covered(store, name, by_id)
     store.script("drop table written")
     return notes
+
+
+def _covered(store: Store, name: str, by_id: Mapping[int, Job]) -> list[str]:
+    """Removes the rows of a secondary log from the time that another log of its vantage covers."""
+    store.script(
+        "create or replace temp table covered as with others as (select vantage, min(started_at) as first_at, "
+        "max(coalesce(ended_at, started_at)) as last_at from attempts join written using (input_id) "
+        f"where format <> {literal(name)} and started_at is not null group by vantage) "
+        "select a.rowid as r, a.input_id from attempts as a join written using (input_id) join others as o "
+        f"on o.vantage = a.vantage where format = {literal(name)} and a.ended_at >= o.first_at - interval 1 second "
+        "and a.started_at <= o.last_at + interval 1 second"
+    )
+    counts = store.run("select input_id, count(*) from covered group by all order by all")
+    for input_id, count in counts:
+        by_id[input_id].doubled += count
+    store.script("delete from attempts where rowid in (select r from covered); drop table covered")
+    total = sum(count for _, count in counts)
+    return (
+        [f"{total:,} calls of {name} are told by another log of the same time too: they count once."] if total else []
+    )
 
 
 def _copied(store: Store, vantage: str, poor: str, rich: str, timed: bool) -> list[tuple[int, int]]:

@@ -21,7 +21,7 @@ from llmdoctor.pages import Block, Page, parse_toml, read_page
 
 SECTIONS = ("Lines", "Fields", "Spellings", "Rows", "Cannot show", "Examples")
 SETTINGS = {"vantage", "shape", "needs", "any_of", "url", "product", "nested", "nulls", "may_be_text"}
-SETTINGS |= {"generic", "repair", "each", "parallel", "listed", "inside", "join"}
+SETTINGS |= {"generic", "repair", "secondary", "each", "parallel", "listed", "inside", "join"}
 SHAPES = ("json", "text", "prometheus")
 TABLES = ("chunks", "stages", "task_events", "engine_samples", "facts")
 """The tables besides `attempts` that a page may fill."""
@@ -64,6 +64,7 @@ class Format:
     nested: tuple[tuple[str, str], ...]
     generic: bool
     repair: bool
+    secondary: bool
     fields: Mapping[str, tuple[Alias, ...]]
     rows: str
     further: tuple[Further, ...]
@@ -136,6 +137,7 @@ def parse_format(page: Page) -> Format:
         nested=_nested(page, settings.get("nested", ())),
         generic=bool(settings.get("generic")),
         repair=bool(settings.get("repair")),
+        secondary=bool(settings.get("secondary")),
         fields=fields,
         rows=_rows(page),
         further=_further(page),

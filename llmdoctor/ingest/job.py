@@ -12,11 +12,32 @@ from llmdoctor.ingest.records import Content, Record
 from llmdoctor.ingest.unpack import count_lines, count_with_blanks
 
 
+@dataclass
+class Before:
+    """What a saved store knows of a file: its ledger, and the examples and secrets found in it. `format` is the name of
+    its page, `lines` are those above the offset from which on the file is to be read."""
+
+    lines: int = 0
+    rows: int = 0
+    rejected: int = 0
+    blank: int = 0
+    foreign: int = 0
+    repaired: int = 0
+    guessed: bool = False
+    last_open: bool = False
+    broken: str | None = None
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    bad: Counter[str] = field(default_factory=Counter)
+    rejects: tuple[tuple[int, str, bool, str], ...] = ()
+    secrets: tuple[tuple[str, int, int], ...] = ()
+
+
 @dataclass(eq=False)
 class Job:
     """A file and its ledger. `file` and `packing` are what DuckDB reads: the file itself, or the copy that Python made
     of it (`copied`, `pooled` with others). `early` are the records that this copy had to leave out, `extra` counts the
-    lines that went into the record of another line."""
+    lines that went into the record of another line. `before` is what a store knows of the file; `kept`: that is all, nothing of it is read."""
 
     source: Source
     detection: Detection
@@ -44,6 +65,9 @@ class Job:
     notes: list[str] = field(default_factory=list)
     bad: Counter[str] = field(default_factory=Counter)
     last_open: bool = False
+    broken: str | None = None
+    before: Before | None = None
+    kept: bool = False
 
     @classmethod
     def of(cls, source: Source, detection: Detection) -> "Job":
@@ -77,9 +101,28 @@ class Job:
         """The page whose rows the file gave, None where it gave none."""
         return self.format.id if self.format and (self.rows or self.rejected) else None
 
+    def recall(self) -> None:
+        """Adds what a store knows of the file to what was read now."""
+        before = self.before
+        if before is None:
+            return
+        self.rows += before.rows
+        self.rejected += before.rejected
+        self.foreign += before.foreign
+        self.repaired += before.repaired
+        self.guessed |= before.guessed
+        self.bad.update(before.bad)
+        if self.kept:
+            self.lines, self.blank, self.last_open = before.lines, before.blank, before.last_open
+            self.reason, self.notes, self.broken = before.reason, list(before.notes), before.broken
+
     def settle(self) -> None:
         """Counts physical lines and blank ones against the records that were read (`seen` by DuckDB, `early` by the
         copy). AssertionError where lines = rows + rejected + blank + foreign does not hold."""
+        if self.kept:
+            if self.broken:
+                self.notes.append(self.broken)
+            return
         unpacked = self.content.unpacked()
         self.rejected += len(self.early)
         self.foreign += self.chatter + self.extra
@@ -93,7 +136,11 @@ class Job:
             self.lines, closed = count_lines(unpacked)
             self.last_open = not closed
             self.blank = self.lines - records
+        if self.before:
+            self.lines += self.before.lines
+            self.blank += self.before.blank
         if unpacked.broken:
+            self.broken = unpacked.broken
             self.notes.append(unpacked.broken)
         status = os.stat(self.source.path)
         self.grew = (status.st_size, status.st_mtime_ns) != (self.source.size, self.source.mtime_ns)

@@ -231,8 +231,8 @@ class _Raw(io.RawIOBase):
         return size
 
 
-def numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+def numbered(lines: Iterable[bytes], above: int = 0) -> Iterator[tuple[int, bytes]]:
     """Lines with their numbers, blank ones left out, without a byte order mark."""
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, above + 1):
         if line.strip():
             yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line

@@ -38,7 +38,8 @@ class Record:
 
 @dataclass(frozen=True)
 class Content:
-    """How to read one file as records. `table` is that of a SQLite file, `only` the keys worth keeping."""
+    """How to read one file as records. `table` is that of a SQLite file; `above` are the lines of a log above the part
+    of it that stands in the file."""
 
     path: Path
     packing: Packing
@@ -49,6 +50,7 @@ class Content:
     envelopes: tuple[str, ...] = ()
     recipe: Recipe = AS_IT_IS
     table: str = ""
+    above: int = 0
 
     @property
     def counts_records(self) -> bool:
@@ -146,7 +148,7 @@ class Content:
         return values
 
     def _lines(self) -> Iterator[envelope.Line]:
-        return envelope.peeled(layouts.numbered(self.unpacked().lines()), self.envelopes)
+        return envelope.peeled(layouts.numbered(self.unpacked().lines(), self.above), self.envelopes)
 
     def _lines_as_they_are(self) -> Iterator[Record]:
         for line in self._lines():
