@@ -25,6 +25,7 @@ lint: $(VENV)/installed
 	$(BIN)/llmdoctor rules lint
 
 bench: $(VENV)/installed
+	$(BIN)/python -m tests.bench.bench_client
 	$(BIN)/python -m tests.bench.bench
 
 # How often the diagnosis is right, on simulated incidents.
