@@ -7,7 +7,7 @@ for slices, Benjamini-Hochberg over all that were tried.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -45,17 +45,17 @@ def prepare(store: Store) -> None:
     """Makes what every judgement reads beside the canonical tables. Call once, after the last row, before `seal`."""
     store.script(MACROS)
     store.script(package_sql("derived/tables.sql"))
-    vantages = [vantage for (vantage,) in store.run("select distinct vantage from attempts order by 1") if vantage]
-    for vantage in vantages:
-        _write_in_flight(store, vantage)
-    store.script(package_sql("derived/expected.sql"))
+    found = [vantage for (vantage,) in store.run("select distinct vantage from attempts order by 1")]
+    vantages = [vantage for vantage in found if vantage]
+    alone = found == vantages[:1]
+    _write_expected(store, vantages, alone)
     _write_tried(store)
     if len(vantages) > 1:
         join_vantages(store)
-    set_front(store, vantages[0] if vantages else "client")
-    store.script(package_sql("views.sql"))
     _write_quantiles(store)
-    _write_slices(store, vantages)
+    _write_slices(store, vantages, alone)
+    set_front(store, vantages[0] if vantages else "client", alone)
+    store.script(package_sql("views.sql"))
     _write_walls(store)
 
 
@@ -67,22 +67,50 @@ def set_front(store: Store, vantage: str, alone: bool = False) -> None:
     store.script(f"create or replace view front as select * replace ({name} as vantage) from attempts{where}")
 
 
-def _write_in_flight(store: Store, vantage: str) -> None:
-    """For each start of one vantage: the starts before it less the ends up to it."""
-    known = pl.DataFrame(
-        store.arrow(
-            "select attempt_id, epoch_us(started_at) as start_us, epoch_us(ended_at) as end_us from attempts"
-            f" where vantage = {_literal(vantage)} and started_at is not null and ended_at >= started_at"
-            " and time_basis is distinct from 'relative'"
-        )
-    ).sort("attempt_id")  # a rank by start
-    ends = known["end_us"].sort()
-    ended = ends.search_sorted(known["start_us"], side="right").cast(pl.Int64)
-    others = (pl.int_range(len(known), eager=True) - ended).clip(0).cast(pl.Int32)
-    since = pl.select(pl.when(ended > 0).then(known["start_us"] - ends.gather((ended - 1).clip(0))) / 1000).to_series()
-    store.lend("starts", pl.DataFrame({"attempt_id": known["attempt_id"], "others": others, "since_end_ms": since}))
-    store.script(package_sql("derived/in_flight.sql"))
-    store.take_back("starts")
+def _write_expected(store: Store, vantages: Sequence[str], alone: bool) -> None:
+    """The table `expected` and the view `in_flight`."""
+    rows = []
+    for vantage in vantages or ["client"]:
+        set_front(store, vantage, alone)
+        store.script(package_sql("derived/sized.sql"))
+        sized = pl.DataFrame(store.arrow("select * from sized"))
+        rows.append(_with_load(sized[sized["attempt_id"].arg_sort()]))  # a rank by start
+        store.script("drop view sized")
+    store.lend("sized_rows", pl.concat(rows))
+    # How many rows are lent DuckDB does not know; as written, the small tables are those that are looked up.
+    store.script("set disabled_optimizers = 'join_order,build_side_probe_side'")
+    store.script(package_sql("derived/expected.sql"))
+    store.script("reset disabled_optimizers")
+    store.take_back("sized_rows")
+
+
+def _with_load(rows: pl.DataFrame) -> pl.DataFrame:
+    """Attempts of one vantage in order of their start, with what was running beside them: `others` are the starts
+    before each one less the ends up to it, `idle_ms` is how long none had run. Those without both times come last."""
+    known = rows["start_us"].is_not_null()
+    timed, rest = (rows, rows.clear()) if known.all() else (rows.filter(known), rows.filter(~known))
+    ends = timed["end_us"].sort()
+    ended = ends.search_sorted(timed["start_us"], side="right").cast(pl.Int64)
+    others = (pl.int_range(len(timed), eager=True) - ended).clip(0).cast(pl.Int32)
+    alone = (ended > 0) & (others == 0)
+    idle = pl.select(pl.when(alone).then(timed["start_us"] - ends.gather((ended - 1).clip(0))) / 1000).to_series()
+    columns = {"others": others, "idle_ms": idle, "load": _load(others)}
+    timed = timed.with_columns(**columns)
+    nothing = (pl.lit(None, column.dtype).alias(name) for name, column in columns.items())
+    return pl.concat([timed, rest.with_columns(*nothing)]).drop("start_us", "end_us")
+
+
+def _load(others: pl.Series) -> pl.Series:
+    """calm: at most half the median (or the lowest tenth); busy: the highest quarter; else usual."""
+    kinds = pl.Enum(["calm", "busy", "usual"])
+    if others.is_empty():
+        return pl.Series([], dtype=kinds)
+    ranked = others.sort()
+    lowest, middle, high = (ranked[math.ceil(q * len(ranked) - 1e-9) - 1] for q in (0.1, 0.5, 0.75))
+    calm, busy = others <= max(middle // 2, lowest), others >= max(high, 1)
+    names = {name: pl.lit(name, kinds) for name in kinds.categories}
+    chosen = pl.when(calm).then(names["calm"]).when(busy).then(names["busy"]).otherwise(names["usual"])
+    return pl.select(chosen).to_series()
 
 
 def _write_tried(store: Store) -> None:
@@ -112,7 +140,7 @@ def _quantiles(values: pl.Series, cut: pl.Series, wanted: Sequence[float]) -> di
     found = dict.fromkeys(wanted, Quantile(None, None, None))
     if not cut.any():
         ranked = values.sort()
-        return found | {q: _ranked(ranked, n, q) for q in enough}
+        return found | {q: Quantile(*(rank and ranked[rank - 1] for rank in _ranks(n, q))) for q in enough}
     frame = pl.DataFrame({"t": values, "cut": cut}).sort("t", "cut")
     risk = n - pl.int_range(n, eager=True)
     drop = pl.select(pl.when(frame["cut"]).then(0.0).otherwise(-(1.0 / risk))).to_series()
@@ -124,9 +152,10 @@ def _quantiles(values: pl.Series, cut: pl.Series, wanted: Sequence[float]) -> di
     return found
 
 
-def _ranked(ranked: pl.Series, n: int, q: float) -> Quantile:
+def _ranks(n: int, q: float) -> tuple[int, int, int | None]:
+    """1-based ranks of quantile q among n values, and of the ends of its interval; None where that is open."""
     low, high = interval_ranks(n, q)
-    return Quantile(ranked[math.ceil(q * n - 1e-9) - 1], ranked[low - 1], ranked[high - 1] if high <= n else None)
+    return math.ceil(q * n - 1e-9), low, high if high <= n else None
 
 
 def cut_quantile(store: Store, table: str, sql: str, values: Row, q: float) -> Quantile:
@@ -192,28 +221,46 @@ select vantage, model, stream,
 from   attempts
 where  coalesce(cache_hit, false) = false and outcome is not null
 """
+TAKEN = ("ttft_ms", "total_ms", "tpot_ms")
+SHOWN = (0.5, 0.95, 0.99)
 MEASURED_COUNTS = ", ".join(
-    f"count({name}) as {name}_known, count_if({name} is not null and {name}_cut) as {name}_cut"
-    for name in ("ttft_ms", "total_ms", "tpot_ms")
+    f"count({name}) as {name}_known, count_if({name} is not null and {name}_cut) as {name}_cut" for name in TAKEN
 )
 
 
 def _quantile_rows(store: Store, group: Row) -> list[list[object]]:
-    where = " and ".join(f"{key} is not distinct from {_literal(group[key])}" for key in ("vantage", "model", "stream"))
-    names = [name for name in ("ttft_ms", "total_ms", "tpot_ms") if group[f"{name}_known"]]
-    if not names:
-        return []
-    asked = ", ".join(f"{name}, {name}_cut" for name in names)
-    frame = pl.DataFrame(store.arrow(f"select {asked} from measured where {where}"))
-    rows: list[list[object]] = []
-    for name in names:
-        n, cut = group[f"{name}_known"], group[f"{name}_cut"]
-        known = frame.select(name, f"{name}_cut").drop_nulls(name)
-        found = _quantiles(known[name], known[f"{name}_cut"], (0.5, 0.95, 0.99))
-        shown = next((found[q] for q in (0.99, 0.95, 0.5) if n >= LEAST_ROWS[q]), Quantile(None, None, None))
-        values = [one.value for one in found.values()]
-        rows.append([group["vantage"], group["model"], group["stream"], name, n, cut, *values, shown.low, shown.high])
-    return rows
+    same = " and ".join(f"{key} is not distinct from {_literal(group[key])}" for key in ("vantage", "model", "stream"))
+    source = f"from measured where {same}"
+    found = _whole(store, source, {name: group[f"{name}_known"] for name in TAKEN if not group[f"{name}_cut"]})
+    for name in TAKEN:
+        if group[f"{name}_cut"]:
+            frame = pl.DataFrame(store.arrow(f"select {name}, {name}_cut {source} and {name} is not null"))
+            found[name] = _quantiles(frame[name], frame[f"{name}_cut"], SHOWN)
+    return [_quantile_row(group, name, found[name]) for name in TAKEN if group[f"{name}_known"]]
+
+
+def _quantile_row(group: Row, name: str, found: Mapping[float, Quantile]) -> list[object]:
+    n, cut = group[f"{name}_known"], group[f"{name}_cut"]
+    shown = next((found[q] for q in reversed(SHOWN) if n >= LEAST_ROWS[q]), Quantile(None, None, None))
+    values = [one.value for one in found.values()]
+    return [group["vantage"], group["model"], group["stream"], name, n, cut, *values, shown.low, shown.high]
+
+
+def _whole(store: Store, source: str, counts: Mapping[str, int]) -> dict[str, dict[float, Quantile]]:
+    """The quantiles of columns of which no value is cut, by their count, in one query and without sorting."""
+    ranks = {name: [rank for q in SHOWN if n >= LEAST_ROWS[q] for rank in _ranks(n, q)] for name, n in counts.items()}
+    # Half a rank less, for the rank meant must come of rounding up, whatever the floats do.
+    shares = {name: [(rank - 0.5) / counts[name] for rank in own if rank] for name, own in ranks.items()}
+    asked = ", ".join(f"quantile_disc({name}, {own}::double[]) as {name}" for name, own in shares.items() if own)
+    answer = store.rows(f"select {asked} {source}")[0] if asked else {}
+    found = {}
+    for name, own in ranks.items():
+        values = iter(answer[name] if own else ())
+        ends = [next(values) if rank else None for rank in own]
+        found[name] = dict.fromkeys(SHOWN, Quantile(None, None, None))
+        threes = zip(ends[::3], ends[1::3], ends[2::3], strict=True)
+        found[name] |= {q: Quantile(*three) for q, three in zip(SHOWN, threes, strict=False)}
+    return found
 
 
 def _literal(value: object) -> str:
@@ -225,41 +272,38 @@ def _literal(value: object) -> str:
 # --- slices: which value of a column holds the slow or failed attempts
 
 
-def _write_slices(store: Store, vantages: Sequence[str]) -> None:
+def _write_slices(store: Store, vantages: Sequence[str], alone: bool) -> None:
     store.script(
         "create table slices (vantage varchar, kind varchar, dimension varchar, value varchar, rows_in bigint,"
         " bad_in bigint, rows_out bigint, bad_out bigint, lift double, lower_bound double, calm_lift double,"
         " p_value double, significant boolean, p99_ms double, removed_p99_ms double, explained_share double)"
     )
     for vantage in vantages:
-        store.script(f"create or replace table judged as {JUDGED.format(vantage=_literal(vantage))}")
-        tested = _slices(store, vantage)
+        set_front(store, vantage, alone)
+        store.script(f"create or replace temp view judged as {JUDGED}")
+        own = "" if alone else " where attempt_id in (select attempt_id from front)"
+        tested = _slices(store, vantage, store.run(SLOW_FROM + own)[0][0])
         _mark_significant(tested)
         store.insert("slices", list(tested[0]) if tested else [], [list(row.values()) for row in tested])
-    store.script("drop table if exists judged")
+    store.script("drop view if exists judged")
 
 
 # Which attempts can be slow or failed, and which are. Slow: the slowest tenth by what they took against what their
 # tokens take in the quiet part of this log, at least half as much again; from three times on always, for where half of
 # all are slow the slowest tenth of them would point at a bystander. Null: not judged.
-JUDGED = """
-select a.attempt_id, e.load <> 'busy' as calm,
-       case when a.outcome = 'completed' and coalesce(a.cache_hit, false) = false
-            then greatest(a.total_ms / nullif(e.expected_total_ms, 0),
-                          coalesce(a.ttft_ms / nullif(e.expected_ttft_ms, 0), 0)) end as ratio,
-       case when a.outcome not in ('unknown', 'cancelled', 'rate_limited')
-            then a.outcome in ('failed', 'timeout', 'incomplete', 'empty') end as failed
-from   attempts a
-join   expected e using (attempt_id)
-where  a.vantage = {vantage}
+JUDGED = f"""
+select {", ".join(f"f.{name}" for name in DIMENSIONS)}, f.total_ms, e.load <> 'busy' as calm, e.times,
+       case when f.outcome not in ('unknown', 'cancelled', 'rate_limited')
+            then f.outcome in ('failed', 'timeout', 'incomplete', 'empty') end as failed
+from   front f
+join   expected e on e.attempt_id = f.attempt_id
 """
 COUNTED = ("rows", "bad", "calm", "calm_bad")
-SLOW_FROM = "select greatest(least(percentile_disc(0.9) within group (order by ratio), 3), 1.5) from judged"
+SLOW_FROM = "select greatest(least(percentile_disc(0.9) within group (order by times), 3), 1.5) from expected"
 
 
-def _slices(store: Store, vantage: str) -> list[Row]:
-    slow_from = store.run(SLOW_FROM)[0][0]
-    kinds = {"slow": f"ratio >= {slow_from!r}" if slow_from else "cast(null as boolean)", "failed": "failed"}
+def _slices(store: Store, vantage: str, slow_from: float | None) -> list[Row]:
+    kinds = {"slow": f"times >= {slow_from!r}" if slow_from else "cast(null as boolean)", "failed": "failed"}
     counts = ", ".join(
         f"count({bad}) as {kind}_rows, count(*) filter ({bad}) as {kind}_bad,"
         f" count(*) filter (({bad}) is not null and calm) as {kind}_calm,"
@@ -271,7 +315,7 @@ def _slices(store: Store, vantage: str) -> list[Row]:
     # First by all columns together, once over all rows, then the few groups by each.
     frame = pl.DataFrame(
         store.arrow(
-            f"with counted as (select {names}, {counts} from judged join attempts using (attempt_id) group by {names})"
+            f"with counted as (select {names}, {counts} from judged group by {names})"
             f" select coalesce({names}) as value, {_which(DIMENSIONS)} as dimension, {sums}"
             f" from counted group by grouping sets ({sets})"
         )
@@ -340,7 +384,7 @@ def _with_removed(store: Store, row: Row, bad: str) -> Row:
     p99, removed = store.run(
         "select quantile_disc(total_ms, 0.99),"
         f" quantile_disc(total_ms, 0.99) filter (coalesce({row['dimension']}, '(missing)') <> ?)"
-        f" from judged join attempts using (attempt_id) where ({bad}) is not null",
+        f" from judged where ({bad}) is not null",
         [row["value"]],
     )[0]
     return row | {"p99_ms": p99, "removed_p99_ms": removed}

@@ -1,14 +1,6 @@
 -- Tables that are worked out once, after the last row is in and before the store is sealed, because many rules read
 -- them. DuckDB SQL; what rules read of them is portable. One row per attempt unless it says otherwise.
 
--- One row per attempt with a known start and end; filled by in_flight.sql.
-create table in_flight (
-    attempt_id bigint,
-    others     integer,   -- other attempts of the vantage running at the start
-    idle_ms    double,    -- how long none had been running; null where some were, and for the first
-    load       varchar    -- calm: at most half the median (or the lowest tenth) | busy: the highest quarter | usual
-);
-
 -- One row per attempt of a task that was tried more than once, at every vantage: its place among the tries and the wait
 -- since the try before. Filled by tried.sql where there is such a task at all.
 create table tried (

@@ -130,15 +130,24 @@ def _cut_shares(
     ]
     store.insert("advised", ["number", "model", "route", *CLOCKS], rows)
     counted = ", ".join(
-        f"count(*) filter (f.{column} > a.{clock}) / greatest(count(f.{column}), 1) as {clock}"
-        for clock, (column, *_) in CLOCKS.items()
+        f"count(*) filter (f.{column} > a.{clock}) as {clock}" for clock, (column, *_) in CLOCKS.items()
     )
+    # Only what is above the lowest limit of all can be above its own: few rows, where a join of all by names is slow.
+    given = {clock: [limit for row in limits if (limit := row[clock]) is not None] for clock in CLOCKS}
+    above = " or ".join(f"f.{CLOCKS[clock][0]} > {min(some)!r}" for clock, some in given.items() if some)
     found = store.rows(
         f"select a.number, {counted} from advised a join front f on f.model is not distinct from a.model"
-        f" and f.route is not distinct from a.route where {SUCCESS}"
-        " group by a.number order by a.number"
+        f" and f.route is not distinct from a.route where {SUCCESS} and ({above or 'false'}) group by a.number"
     )
-    return [{clock: six(row[clock]) or 0.0 for clock in CLOCKS} for row in found]
+    over = {int(row["number"]): row for row in found}
+    return [
+        {clock: _share(over.get(number), clock, group[f"n_{column}"]) for clock, (column, *_) in CLOCKS.items()}
+        for number, group in enumerate(groups)
+    ]
+
+
+def _share(over: Row | None, clock: str, of: int) -> float:
+    return (six(over[clock] / of) or 0.0) if over and of else 0.0
 
 
 def _warning(group: Row, total_ms: float | None) -> str | None:

@@ -39,8 +39,8 @@ class Fronts:
         names = sorted(self._columns.intersection(name for need in needs for name in need.split("|")))
         counts = ", ".join(f"count(a.{name}) as {name}" for name in names)
         found = store.rows(
-            f"select a.vantage as of_vantage, v.depth, count(*) as all_rows, {counts} from attempts a"
-            " join vantages v on a.vantage = v.vantage group by 1, 2 order by v.depth"
+            f"with counted as (select vantage as of_vantage, count(*) as all_rows, {counts} from attempts a group by 1)"
+            " select c.* from counted c join vantages v on c.of_vantage = v.vantage order by v.depth"
         )
         self.vantages: tuple[str, ...] = tuple(row["of_vantage"] for row in found)
         self._known = {row["of_vantage"]: row for row in found}
@@ -92,7 +92,9 @@ class Fronts:
         return any(known[name] == known["all_rows"] for name in need.split("|"))
 
     def _count_other(self, vantage: str, need: str) -> int:
-        """`view.column` = rows of that view where it is known, `table` = rows of that table."""
+        """`view.column` = rows of that view where it is known, `table` = rows of that table, `a|b` = the more of both."""
+        if "|" in need:
+            return max(self._count(vantage, (one,)) for one in need.split("|"))
         if not re.fullmatch(r"[a-z_]+(\.[a-z_]+)?", need):
             return 0
         table, _, column = need.partition(".")
