@@ -6,9 +6,10 @@ SAMPLE ?= sample_logs/queueing
 
 .PHONY: demo test test-real lint bench accuracy clean
 
-# A report from a sample incident: open demo-report.html.
+# A report from a sample incident, then a probe of a stream that is held back: open demo-report.html, demo-probe.html.
 demo: $(VENV)/installed
 	$(BIN)/llmdoctor analyze $(SAMPLE) -o demo-report.html
+	$(BIN)/python -m tests.demo
 
 test: $(VENV)/installed
 	$(BIN)/python -m pytest
@@ -41,4 +42,4 @@ $(VENV)/installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-real .cache dist demo-report.html
+	rm -rf $(VENV) .venv-real .cache dist demo-report.html demo-probe.html

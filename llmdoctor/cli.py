@@ -10,14 +10,15 @@ import re
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from llmdoctor import __version__, cli_formats, cli_pages, cli_show, settings
-from llmdoctor.errors import LlmdoctorError, UsageError
+from llmdoctor import __version__, cli_formats, cli_pages, cli_probe, cli_show, settings
+from llmdoctor.errors import InterruptError, LlmdoctorError, UsageError
 from llmdoctor.redact import mask, unquoted
 from llmdoctor.report import figures, files
 
@@ -36,6 +37,7 @@ def llmdoctor() -> None:
     \b
     llmdoctor analyze logs/                  one screen
     llmdoctor analyze logs/ -o report.html   one file for the ticket
+    llmdoctor probe https://llm.example.com/v1/chat/completions --direct 10.0.0.5:8000
     """
 
 
@@ -47,8 +49,8 @@ def llmdoctor() -> None:
     "--formats", multiple=True, metavar="DIR", help="Further format pages; the same name replaces one of ours."
 )
 @click.option("--tz", metavar="ZONE", help="Time zone of instants that name none (default UTC).")
-@click.option("--since", metavar="T", help="Only requests that start at this instant or later.")
-@click.option("--until", metavar="T", help="Only requests that start before this instant.")
+@click.option("--since", metavar="T", help="Only requests from this instant on; 1h: the last hour of the log.")
+@click.option("--until", metavar="T", help="Only requests before this instant; 30m: without the last 30 minutes.")
 @click.option("--where", metavar="SQL", help="Only attempts for which this condition holds.")
 @click.option("--profile", metavar="NAME", help="Absolute limits: chat (default), interactive, agent, batch.")
 @click.option("--set", multiple=True, metavar="RULE.LIMIT=V", help="Change one limit.")
@@ -58,6 +60,7 @@ def llmdoctor() -> None:
 @click.option("-o", "--output", metavar="FILE", help="Write the HTML report.")
 @click.option("--json", metavar="FILE", help="Write the diagnosis as JSON.")
 @click.option("--md", metavar="FILE", help="Write the text for a ticket (Markdown).")
+@click.option("--save", metavar="FILE", help="Keep what was read: a store, to be named as a PATH later.")
 @click.option("--memory", metavar="SIZE", help="Memory for the database, as in 2GB.")
 @click.option("--hash-ids", is_flag=True, help="Replace ids, tenants, callers and hosts by hashes.")
 @click.option("--fail-on", type=_LEVELS, help="Exit with 1 where a finding is at least this bad.")
@@ -68,38 +71,50 @@ def analyze(context: click.Context, /, paths: tuple[str, ...], **given: Any) -> 
     """Say what is wrong in logs, why, and what to change.
 
     PATH is a file, a folder or a glob, plain or compressed; - is standard input. FILE may be - for standard output.
+    A store that --save wrote is a PATH as well: what it knows is not read again. T is an instant, or a time before the
+    end of the log such as 1d, 2h30m or 90s.
     Settings may also stand in llmdoctor.toml, looked for upwards from here.
     """
     typed = [name for name in given if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT]
     chosen = settings.merged(settings.load(Path.cwd()), given, typed)
-    _check(chosen)
-    diagnosis = _diagnosis(sorted(set(paths)), chosen)
-    _put_out(diagnosis, chosen)
+    check(chosen)
+    with files.Progress(not chosen.quiet) as progress:
+        diagnosis = _diagnosis(sorted(set(paths)), chosen, progress)
+        put_out(diagnosis, chosen, progress)
+    return ending(diagnosis, chosen)
+
+
+def ending(diagnosis: "Diagnosis", chosen: settings.Settings) -> int:
+    """The exit code: 1 where a finding is at least as bad as `--fail-on`."""
     worst = diagnosis.worst()
     reached = chosen.fail_on and worst and settings.LEVELS.index(worst) >= settings.LEVELS.index(chosen.fail_on)
     return 1 if reached else 0
 
 
-def _check(chosen: settings.Settings) -> None:
+def check(chosen: settings.Settings) -> None:
     """Whatever can be seen to be wrong before the work begins."""
     if chosen.memory and not re.fullmatch(r"\d+(\.\d+)?\s*[KMGT]i?B", chosen.memory, re.IGNORECASE):
         raise UsageError(f"--memory {chosen.memory}: write a number and a unit, as in 2GB")
-    outputs = [path for path in (chosen.output, chosen.json, chosen.md) if path]
+    outputs = [path for path in (chosen.output, chosen.json, chosen.md, chosen.save) if path]
+    if chosen.save == "-":
+        raise UsageError("--save -: a store is a file: name one")
     if chosen.quiet and chosen.verbose:
         raise UsageError("--quiet and --verbose: choose one")
     if outputs.count("-") > 1:
         raise UsageError("-: only one output can go to standard output; name files for the others")
     real = [os.path.realpath(path) for path in outputs if path != "-"]
     if len(set(real)) < len(real):
-        raise UsageError("--output, --json, --md: two of them name the same file")
+        raise UsageError("--output, --json, --md, --save: two of them name the same file")
     for path in outputs:
         if path != "-":
             files.check(path)
+            if path != chosen.save and files.is_database(path):
+                raise UsageError(f"{path}: is a database: write the report elsewhere")
 
 
-def _diagnosis(paths: Sequence[str], chosen: settings.Settings) -> "Diagnosis":
+def _diagnosis(paths: Sequence[str], chosen: settings.Settings, progress: files.Progress) -> "Diagnosis":
     from llmdoctor.diagnose import Options, diagnose
-    from llmdoctor.ingest import ReadOptions, read
+    from llmdoctor.ingest import Meter, ReadOptions, read, resolved
     from llmdoctor.report.privacy import hidden
     from llmdoctor.rulebook import load
     from llmdoctor.store import Store
@@ -110,15 +125,16 @@ def _diagnosis(paths: Sequence[str], chosen: settings.Settings) -> "Diagnosis":
     for rule in (*chosen.only, *chosen.ignore):
         rulebook.check_id(rule)
     folders = tuple(Path(folder) for folder in chosen.formats)
-    how = ReadOptions(chosen.format, chosen.tz, chosen.since, chosen.until, chosen.where, chosen.map, folders)
-    with files.Progress(not chosen.quiet) as progress, Store(memory=chosen.memory) as store:
-        progress.doing(f"reading {len(paths)} path{'s' * (len(paths) != 1)}")
+    save = Path(chosen.save) if chosen.save else None
+    how = ReadOptions(chosen.format, chosen.tz, chosen.since, chosen.until, chosen.where, chosen.map, folders, save)
+    meter = Meter(progress.wrote)
+    progress.doing(meter.text, meter.reached)
+    with Store(memory=chosen.memory) as store:
         store.create()
-        notes = read(store, paths, how, sys.stdin.buffer)
+        notes = read(store, paths, how, sys.stdin.buffer, meter)
         progress.doing("diagnosing")
-        options = Options(
-            _command(paths, chosen), tuple(notes), chosen.shown(), chosen.ignore, chosen.only, chosen.verbose
-        )
+        shown = {**chosen.shown(), **resolved(store)}
+        options = Options(_command(paths, chosen), tuple(notes), shown, chosen.ignore, chosen.only, chosen.verbose)
         found = diagnose(store, rulebook, options)
     _spare_logs([file.path for file in found.inputs if file.rows], chosen)
     return hidden(found, chosen.hash_ids)
@@ -145,16 +161,22 @@ def _command(paths: Sequence[str], chosen: settings.Settings) -> str:
     return shlex.join(words + ["--hash-ids"] * chosen.hash_ids)
 
 
-def _put_out(diagnosis: "Diagnosis", chosen: settings.Settings) -> None:
+def put_out(diagnosis: "Diagnosis", chosen: settings.Settings, progress: files.Progress | None = None) -> None:
     """Files first, the summary last, so that it can name them."""
     from llmdoctor.report import text
 
+    progress = progress or files.Progress(False)
     written = [path for path in (chosen.output, chosen.json, chosen.md) if path and path != "-"]
-    for path, kind in ((chosen.output, "html"), (chosen.json, "json"), (chosen.md, "md")):
+    outputs = [(path, kind) for path, kind in zip((chosen.output, chosen.json, chosen.md), _KINDS, strict=True) if path]
+    for path, kind in sorted(outputs, key=lambda one: one[0] == "-"):
+        progress.doing(f"writing {path}")
         if path == "-":
+            progress.rest()
             files.say(_rendered(diagnosis, kind), sys.stdout)
-        elif path:
+        else:
             files.write(path, _rendered(diagnosis, kind))
+            progress.wrote(path)
+    progress.rest()
     stream = sys.stderr if "-" in (chosen.output, chosen.json, chosen.md) else sys.stdout
     summary = text.render(
         diagnosis,
@@ -165,6 +187,9 @@ def _put_out(diagnosis: "Diagnosis", chosen: settings.Settings) -> None:
         paths=() if chosen.quiet else written,
     )
     files.say(summary, stream)
+
+
+_KINDS = ("html", "json", "md")
 
 
 def _rendered(diagnosis: "Diagnosis", kind: str) -> str:
@@ -184,10 +209,30 @@ def _rendered(diagnosis: "Diagnosis", kind: str) -> str:
 llmdoctor.add_command(cli_pages.rules)
 llmdoctor.add_command(cli_formats.formats)
 llmdoctor.add_command(cli_show.show)
+llmdoctor.add_command(cli_probe.probe)
+llmdoctor.add_command(cli_probe.canary)
+
+
+class _CtrlC:
+    """The first Ctrl-C ends the work; more of them in the next seconds would only cut the cleaning up short."""
+
+    def __init__(self) -> None:
+        self.at: float | None = None
+
+    def __call__(self, _number: int, _frame: object) -> None:
+        now = time.monotonic()
+        if self.at is None or now - self.at > 3:
+            self.at = now
+            raise KeyboardInterrupt
+
+
+_CTRL_C = _CtrlC()
 
 
 def main() -> NoReturn:
     """The console script."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _CTRL_C)
     sys.exit(run(sys.argv[1:]))
 
 
@@ -196,24 +241,32 @@ def run(arguments: Sequence[str]) -> int:
     code: object
     try:
         code = llmdoctor.main(args=list(arguments), prog_name="llmdoctor", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        files.say(error.format_message() + "\n", sys.stderr)
-        code = 2
-    except click.ClickException as error:
-        place = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "llmdoctor"
-        code = _complain(f"{error.format_message().rstrip('.')}; see '{place} --help'", 2)
-    except LlmdoctorError as error:
-        code = _complain(str(error), error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        code = _complain("interrupted", 130)
-    except SystemExit:  # how click ends when the reader of a help text went away
-        code = 0
-    except Exception as error:
-        if os.environ.get("LLMDOCTOR_TRACEBACK"):
+    except BaseException as error:
+        if os.environ.get("LLMDOCTOR_TRACEBACK") and not isinstance(error, _EXPECTED):
             raise
-        name = unquoted(f"{type(error).__name__}: {error}".removesuffix(": "))
-        code = _complain(f"a fault of llmdoctor itself, {name}; LLMDOCTOR_TRACEBACK=1 shows where: please report it", 3)
+        code = _failed(error)
     return code if isinstance(code, int) else 0
+
+
+_EXPECTED = (click.ClickException, click.Abort, LlmdoctorError, KeyboardInterrupt, SystemExit)
+
+
+def _failed(error: BaseException) -> int:
+    if isinstance(error, click.Abort | KeyboardInterrupt) or (_CTRL_C.at and not isinstance(error, InterruptError)):
+        # Whatever Ctrl-C has broken on its way, it was Ctrl-C.
+        return _complain("interrupted", 130)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        files.say(error.format_message() + "\n", sys.stderr)
+        return 2
+    if isinstance(error, click.ClickException):
+        place = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "llmdoctor"
+        return _complain(f"{error.format_message().rstrip('.')}; see '{place} --help'", 2)
+    if isinstance(error, LlmdoctorError):
+        return _complain(str(error), error.exit_code)
+    if isinstance(error, SystemExit):  # how click ends when the reader of a help text went away
+        return 0
+    name = unquoted(f"{type(error).__name__}: {error}".removesuffix(": "))
+    return _complain(f"a fault of llmdoctor itself, {name}; LLMDOCTOR_TRACEBACK=1 shows where: please report it", 3)
 
 
 def _complain(text: str, code: int) -> int:

@@ -4,7 +4,8 @@
     |-- UsageError            the command line or a settings file is wrong                       exit 2
     |-- PageError             a rule or format page is wrong; names file, line and key           exit 2
     |-- InputError            nothing could be read: no such path, no usable row                 exit 3
-    `-- StoreError            the database refused a statement that we or a user wrote           exit 2
+    |-- StoreError            the database refused a statement that we or a user wrote           exit 2
+    `-- InterruptError        the user pressed Ctrl-C; says how far the work got                 exit 130
 
 What is wrong with the *data* is never an exception: it becomes a value that the report shows.
 """
@@ -36,3 +37,9 @@ class InputError(LlmdoctorError):
 
 class StoreError(LlmdoctorError):
     """DuckDB refused a statement; the message is DuckDB's first line and what was being done."""
+
+
+class InterruptError(LlmdoctorError):
+    """The user ended the work; the message says how far it got and what was written."""
+
+    exit_code = 130

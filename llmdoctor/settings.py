@@ -47,6 +47,7 @@ class Settings:
     output: str | None = None
     json: str | None = None
     md: str | None = None
+    save: str | None = None
     quiet: bool = False
     verbose: bool = False
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -198,7 +199,7 @@ def _places(name: str, value: Any, _folder: Path) -> dict[str, Any]:
 _KINDS: Mapping[str, Callable[[str, Any, Path], dict[str, Any]]] = {
     **dict.fromkeys(("format", "tz", "since", "until", "where", "profile", "memory"), _text),
     **dict.fromkeys(("hash_ids", "quiet", "verbose"), _switch),
-    **dict.fromkeys(("output", "json", "md"), _path),
+    **dict.fromkeys(("output", "json", "md", "save"), _path),
     "set": _limits,
     "ignore": _ignored,
     "only": _names,

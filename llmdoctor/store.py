@@ -6,7 +6,7 @@ duckdb. Results come back as plain Python values; `arrow` hands a result to pola
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,11 @@ class Store:
             config["memory_limit"] = memory
         if threads:
             config["threads"] = threads
+        self._closing: list[Callable[[], object]] = []
         try:
             self._db = duckdb.connect(str(path) if path else ":memory:", config=config)
-            # The progress bar would be written to standard output even when that is a pipe.
-            self._db.execute("set enable_progress_bar = false")
+            # `progress` asks for it; printed, it would go to standard output even when that is a pipe.
+            self._db.execute("set enable_progress_bar_print = false; set enable_progress_bar = true")
             self._db.execute("set TimeZone = 'UTC'")
             self._db.execute("set preserve_insertion_order = false")
             # Memory given back after each query would be asked for, page by page, by the next.
@@ -54,7 +55,31 @@ class Store:
 
     def close(self) -> None:
         """Closes the database; a file keeps what was put into it."""
-        self._db.close()
+        try:
+            self._db.close()
+        finally:
+            for clean in self._closing:
+                clean()
+
+    def at_close(self, clean: Callable[[], object]) -> None:
+        """Calls `clean` when the store is closed."""
+        self._closing.append(clean)
+
+    def progress(self) -> float:
+        """Share of the running query that is done, as far as DuckDB knows it, 0 without one. Any thread may ask."""
+        try:
+            return max(float(self._db.query_progress()), 0.0) / 100.0
+        except (duckdb.Error, RuntimeError):  # closed meanwhile
+            return 0.0
+
+    def attach(self, path: Path, name: str, read_only: bool = False) -> None:
+        """Lets queries name the tables of another database file as `name.table`. StoreError where it is none."""
+        place = str(path).replace("'", "''")
+        self.script(f"attach '{place}' as {name} (type duckdb{', read_only' if read_only else ''})")
+
+    def detach(self, name: str) -> None:
+        """Ends what `attach` began; what was written is in the file then."""
+        self.script(f"detach {name}")
 
     def create(self) -> None:
         """Makes the empty canonical tables."""
@@ -64,15 +89,15 @@ class Store:
         """Runs several statements; StoreError with DuckDB's first line when one is refused."""
         try:
             self._db.execute(sql)
-        except duckdb.Error as error:
-            raise StoreError(first_line(error)) from error
+        except (duckdb.Error, RuntimeError) as error:
+            raise _refused(error) from error
 
     def run(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         """Runs one statement and returns its rows as tuples. StoreError when DuckDB refuses it."""
         try:
             return self._db.execute(sql, values or None).fetchall()
-        except duckdb.Error as error:
-            raise StoreError(first_line(error)) from error
+        except (duckdb.Error, RuntimeError) as error:
+            raise _refused(error) from error
 
     def rows(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
         """Like `run`, each row a dict of column to value."""
@@ -80,8 +105,8 @@ class Store:
             cursor = self._db.execute(sql, values or None)
             names = [column[0] for column in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-        except duckdb.Error as error:
-            raise StoreError(first_line(error)) from error
+        except (duckdb.Error, RuntimeError) as error:
+            raise _refused(error) from error
 
     def ask(self, sql: str, limits: Mapping[str, Any]) -> list[Row]:
         """Runs a page's query: `:name` limits are bound, and only those that occur."""
@@ -129,7 +154,7 @@ class Store:
         """Column name -> DuckDB type of a table or view, in order."""
         found = self.run(
             "select column_name, data_type from information_schema.columns where table_name = ?"
-            " order by ordinal_position",
+            " and table_catalog in (current_database(), 'temp') order by ordinal_position",
             [table],
         )
         return {str(name): str(kind) for name, kind in found}
@@ -137,6 +162,14 @@ class Store:
     def seal(self) -> None:
         """From here on no query can read a file, use the network or change a setting."""
         self.script("set enable_external_access = false; set lock_configuration = true")
+
+
+def _refused(error: Exception) -> BaseException:
+    """What to raise for an error of DuckDB. Ctrl-C ends a query with an error of the C++ runtime: it must not pass for
+    a file that cannot be read."""
+    if isinstance(error, duckdb.InterruptException) or "Query interrupted" in str(error):
+        return KeyboardInterrupt()
+    return StoreError(first_line(error)) if isinstance(error, duckdb.Error) else error
 
 
 class _Stream:

@@ -188,7 +188,7 @@ def test_interrupting_leaves_nothing_behind(tmp_path: Path) -> None:
             process.kill()
     os.close(writer)
     assert process.returncode == 130
-    assert errors.decode().strip() == "llmdoctor: interrupted"
+    assert errors.decode() == "llmdoctor: interrupted while looking for files; nothing was written\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from llmdoctor import __version__
 from llmdoctor.diagnose.advice import advise_timeouts
 from llmdoctor.diagnose.answers import list_inputs, list_metrics, missing_fields, timeline, verdict, window
+from llmdoctor.diagnose.arrivals import arrivals
 from llmdoctor.diagnose.cases import find_cases
 from llmdoctor.diagnose.causes import Causes, judge_causes
 from llmdoctor.diagnose.front import Fronts
@@ -75,6 +76,7 @@ def diagnose(store: Store, book: Rulebook, options: Options | None = None) -> Di
         notes=options.notes,
         settings=options.settings,
         considered=causes.considered,
+        arrivals=arrivals(store),
     )
 
 

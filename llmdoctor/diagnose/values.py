@@ -283,6 +283,20 @@ class RuleTally:
 
 
 @dataclass(frozen=True)
+class Arrival:
+    """How one streamed answer came over one hop of a probe. `phases` in milliseconds since the send, `lumps` are
+    (milliseconds, chunks) pairs, `facts` those of its response."""
+
+    hop: str
+    outcome: str
+    http_status: int | None
+    phases: Mapping[str, float | None]
+    chunks: int
+    lumps: tuple[tuple[float, int], ...]
+    facts: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     """Everything concluded from one set of inputs. Lists are in the order in which they are shown."""
 
@@ -304,6 +318,7 @@ class Diagnosis:
     notes: tuple[str, ...]
     settings: Mapping[str, str]
     considered: Mapping[str, str] = field(default_factory=dict)
+    arrivals: tuple[Arrival, ...] = ()
 
     @property
     def present(self) -> tuple[Symptom, ...]:

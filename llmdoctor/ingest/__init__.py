@@ -2,24 +2,32 @@
 
 find (paths -> files) > detect (what each is, and which format page fits) > load (one query for all files of a format)
 > finish (doubled rows, attempt numbers, filters) > ledger (lines = rows + rejected + blank + foreign, for each file).
+What a saved store among the files knows is not read again (known), its rows are taken over after load (saved).
 """
 
+import errno
+import functools
+import shutil
 import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_hex
 from typing import BinaryIO
 
 from llmdoctor.errors import InputError, StoreError, UsageError
-from llmdoctor.ingest import copies, finish, ledger
+from llmdoctor.ingest import copies, filters, finish, known, ledger, ours, saved, tails
 from llmdoctor.ingest.detect import Detection, detect
-from llmdoctor.ingest.find import Source, find
+from llmdoctor.ingest.find import find
 from llmdoctor.ingest.formats import Format, format_named, load_formats
+from llmdoctor.ingest.hidden import hide
 from llmdoctor.ingest.job import Job
 from llmdoctor.ingest.load import load
 from llmdoctor.ingest.locate import find_lines
 from llmdoctor.ingest.mapping import mapped, parse_maps
+from llmdoctor.ingest.marks import Reading
+from llmdoctor.ingest.meter import Meter
 from llmdoctor.ingest.prometheus import is_metrics, load_metrics
 from llmdoctor.ingest.query import literal
 from llmdoctor.store import Store
@@ -27,9 +35,9 @@ from llmdoctor.store import Store
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read. `timezone` is for instants without a zone; `since`, `until` (instants) and `where` (a condition over
-    the columns of `attempts`) leave rows out; `maps` say where a column stands (PATH[:UNIT]); `formats_dirs` hold
-    further format pages."""
+    """How to read. `timezone` is for instants without a zone; `since`, `until` (instants, or times before the end of
+    the log) and `where` (a condition over the columns of `attempts`) leave rows out; `maps` say where a column stands
+    (PATH[:UNIT]); `formats_dirs` hold further format pages; `save` is the file that keeps what was read."""
 
     format: str | None = None
     timezone: str = "UTC"
@@ -38,37 +46,103 @@ class ReadOptions:
     where: str | None = None
     maps: Mapping[str, str] = field(default_factory=dict)
     formats_dirs: tuple[Path, ...] = ()
+    save: Path | None = None
 
 
-_READS: "weakref.WeakKeyDictionary[Store, tuple[list[Job], str]]" = weakref.WeakKeyDictionary()
+@dataclass
+class _Read:
+    """What is known of a read after it: for `locate` and `resolved`."""
+
+    jobs: list[Job]
+    reading: Reading
+    bounds: dict[str, str] = field(default_factory=dict)
+
+
+_READS: "weakref.WeakKeyDictionary[Store, _Read]" = weakref.WeakKeyDictionary()
 
 
 def read(
-    store: Store, paths: Sequence[str], options: ReadOptions | None = None, stdin: BinaryIO | None = None
+    store: Store,
+    paths: Sequence[str],
+    options: ReadOptions | None = None,
+    stdin: BinaryIO | None = None,
+    meter: Meter | None = None,
 ) -> tuple[str, ...]:
     """Fills the tables of a created, unsealed store from files, folders, globs and `-`. Returns one sentence for each
     thing a reader must know. InputError where a path does not exist or nothing at all can be used, UsageError where
-    an option is wrong."""
-    options = options or ReadOptions()
+    an option is wrong. `meter` tells another thread how far it is."""
+    options, meter = options or ReadOptions(), meter or Meter()
     maps = parse_maps(options.maps, store.columns("attempts"))
     formats = tuple(mapped(page, maps) for page in load_formats(options.formats_dirs))
     forced = format_named(formats, options.format) if options.format else None
-    scratch = tempfile.TemporaryDirectory(prefix="llmdoctor-")
-    folder = Path(scratch.name)
-    weakref.finalize(store, scratch.cleanup)
+    folder = _scratch(store)
     found = find(paths, folder, stdin)
-    sources, passed = _without_reports(found.sources)
-    jobs = [_job(source, formats, forced) for source in sources]
-    _READS[store] = (jobs, options.timezone)
+    sources, stores, passed = ours.apart(found.sources)
+    ours.spare(options.save, sources, stores)
+    reading = Reading(formats, forced, options.timezone)
     _set_timezone(store, options.timezone)
     try:
-        return (*found.notes, *passed, *_fill(store, jobs, folder, options))
+        unusable, shelf = saved.opened(store, stores)
+        notes = dict.fromkeys((*shelf.notes, *found.notes, *passed))
+        jobs, replaced = known.to_read(
+            store, sorted([*sources, *unusable], key=lambda one: one.input_id), shelf.known, reading, folder
+        )
+        _READS[store] = _Read(jobs, reading)
+        return (*notes, *replaced, *_fill(store, folder, options, shelf, list(notes), meter))
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            raise
+        raise InputError(
+            f"{tempfile.gettempdir()}: no room for working copies ({error.strerror}): set TMPDIR to a larger disk"
+        ) from error
     finally:
+        meter.leave()
         store.script("set TimeZone = 'UTC'")
 
 
-def _fill(store: Store, jobs: Sequence[Job], folder: Path, options: ReadOptions) -> list[str]:
-    _load_all(store, jobs, folder, not (options.since or options.until or options.where))
+def _scratch(store: Store) -> Path:
+    """A folder that lives as long as the store. Who cleans up is settled before it is made: Ctrl-C may come between."""
+    folder = Path(tempfile.gettempdir()) / f"llmdoctor-{token_hex(8)}"
+    clean = functools.partial(shutil.rmtree, folder, ignore_errors=True)
+    store.at_close(clean)
+    weakref.finalize(store, clean)
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def _fill(
+    store: Store, folder: Path, options: ReadOptions, shelf: saved.Shelf, notes: Sequence[str], meter: Meter
+) -> list[str]:
+    jobs, reading = _READS[store].jobs, _READS[store].reading
+    whole = not (options.since or options.until or options.where)
+    _load_all(store, [job for job in jobs if not job.kept], folder, whole and not shelf.known, meter)
+    if shelf.known:
+        meter.now("taking over what was saved")
+        if whole:
+            finish.narrow(store, saved.columns(store, shelf))
+        saved.take_over(store, jobs)
+    if shelf.known or options.save:
+        hide(store)
+    saved.closed(store, shelf)
+    meter.now("putting the rows in order")
+    for job in jobs:
+        tails.recall(job)
+    said = _finish(store, jobs, options.save is not None)
+    since = filters.bound(store, "--since", options.since) if options.since else None
+    until = filters.bound(store, "--until", options.until) if options.until else None
+    if options.where:
+        filters.require_condition(store, options.where)
+    _READS[store].bounds = {name: one.text for name, one in (("since", since), ("until", until)) if one}
+    if options.save:
+        meter.now(f"saving {options.save}")
+        saved.write(store, jobs, options.save, reading.digest, notes)
+        meter.wrote(str(options.save))
+    return said + finish.stray(store) + filters.select(store, since, until, options.where)
+
+
+def _finish(store: Store, jobs: Sequence[Job], keep: bool) -> list[str]:
+    if keep:
+        finish.keep_all(store)
     finish.clean(store, jobs)
     finish.doubt_units(store, jobs)
     notes = copies.drop_copies(store, jobs) + finish.drop_doubled(store, jobs)
@@ -79,8 +153,12 @@ def _fill(store: Store, jobs: Sequence[Job], folder: Path, options: ReadOptions)
         ledger.settle(job)
     _require_rows(jobs)
     ledger.write(store, jobs)
-    notes += finish.stray(store)
-    return notes + finish.select(store, options.since, options.until, options.where)
+    return notes
+
+
+def resolved(store: Store) -> Mapping[str, str]:
+    """What --since and --until named, as `read` understood it: {"since": "1h (2026-01-05T11:00:00Z)"}."""
+    return _READS[store].bounds if store in _READS else {}
 
 
 def locate(store: Store, attempt_ids: Sequence[int]) -> dict[int, int]:
@@ -88,27 +166,8 @@ def locate(store: Store, attempt_ids: Sequence[int]) -> dict[int, int]:
     in this process. Works on a sealed store: the files are read by Python."""
     if store not in _READS or not attempt_ids:
         return {}
-    jobs, zone = _READS[store]
-    return find_lines(store, jobs, attempt_ids, zone)
-
-
-def _without_reports(sources: Sequence[Source]) -> tuple[list[Source], list[str]]:
-    """Leaves out what llmdoctor itself wrote into the folder before."""
-    ours = [source for source in sources if source.problem is None and _is_report(source.path)]
-    said = [f"{source.shown} is a report of llmdoctor and was not read." for source in ours]
-    return [source for source in sources if source not in ours], said
-
-
-def _is_report(path: Path) -> bool:
-    with path.open("rb") as file:
-        head = file.read(4096)
-    return b'"llmdoctor.report/' in head or (head.lower().startswith(b"<!doctype html>") and b"llmdoctor" in head)
-
-
-def _job(source: Source, formats: Sequence[Format], forced: Format | None) -> Job:
-    if source.problem:
-        return Job.unreadable(source)
-    return Job.of(source, detect(source.path, formats, forced))
+    done = _READS[store]
+    return find_lines(store, done.jobs, attempt_ids, done.reading)
 
 
 def _set_timezone(store: Store, zone: str) -> None:
@@ -118,16 +177,19 @@ def _set_timezone(store: Store, zone: str) -> None:
         raise UsageError(f"--tz: no time zone is called {zone!r}; write it as Europe/Berlin") from error
 
 
-def _load_all(store: Store, jobs: Sequence[Job], folder: Path, slim: bool) -> None:
+def _load_all(store: Store, jobs: Sequence[Job], folder: Path, slim: bool, meter: Meter) -> None:
     """Groups the files by the page that reads them, the biggest group first (its table need not be copied). `slim`:
     rows will not be asked for columns that a lone group does not have."""
     groups: dict[Format, list[Job]] = {}
+    meter.begin(sum(job.size for job in jobs if job.format))
     for job in jobs:
         if is_metrics(job.format):
+            meter.group(store, job.size)
             load_metrics(store, job, folder)
         elif job.format is not None:
             groups.setdefault(job.format, []).append(job)
-    for group in sorted(groups.values(), key=lambda group: -sum(job.source.size for job in group)):
+    for group in sorted(groups.values(), key=lambda group: -sum(job.size for job in group)):
+        meter.group(store, sum(job.size for job in group))
         load(store, group, folder, slim and len(groups) == 1)
 
 
@@ -141,4 +203,4 @@ def _require_rows(jobs: Sequence[Job]) -> None:
         )
 
 
-__all__ = ["Detection", "ReadOptions", "detect", "locate", "read"]
+__all__ = ["Detection", "Meter", "ReadOptions", "detect", "locate", "read", "resolved"]

@@ -7,6 +7,7 @@ page of that kind is `secondary`.
 
 from collections.abc import Mapping, Sequence
 
+from llmdoctor.ingest.finish import remove
 from llmdoctor.ingest.job import Job
 from llmdoctor.ingest.query import literal
 from llmdoctor.store import Store
@@ -73,7 +74,8 @@ def _covered(store: Store, name: str, by_id: Mapping[int, Job]) -> list[str]:
     counts = store.run("select input_id, count(*) from covered group by all order by all")
     for input_id, count in counts:
         by_id[input_id].doubled += count
-    store.script("delete from attempts where rowid in (select r from covered); drop table covered")
+    remove(store, "select r from covered")
+    store.script("drop table covered")
     total = sum(count for _, count in counts)
     return (
         [f"{total:,} calls of {name} are told by another log of the same time too: they count once."] if total else []
@@ -102,6 +104,6 @@ def _copied(store: Store, vantage: str, poor: str, rich: str, timed: bool) -> li
     alike = found >= _LEAST[timed] and found >= _ALIKE * every
     counts = store.run("select input_id, count(*) from copied where found group by all order by all") if alike else []
     if alike:
-        store.script("delete from attempts where rowid in (select r from copied where found)")
+        remove(store, "select r from copied where found")
     store.script("drop table copied")
     return [(int(input_id), int(count)) for input_id, count in counts]

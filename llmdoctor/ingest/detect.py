@@ -13,9 +13,9 @@ from llmdoctor.errors import StoreError
 from llmdoctor.ingest import envelope, layouts, sniff
 from llmdoctor.ingest.formats import Format, load_formats
 from llmdoctor.ingest.recipe import KIND, Found, Join, Recipe, applied
-from llmdoctor.ingest.records import Content, Shape, parsed, repaired
+from llmdoctor.ingest.records import Content, Shape, dated, parsed, repaired
 from llmdoctor.ingest.spellings import learned
-from llmdoctor.ingest.unpack import Packing
+from llmdoctor.ingest.unpack import Packing, Unpacked
 
 Records = list[dict[str, Any]]
 
@@ -60,23 +60,42 @@ class Detection:
 def detect(path: Path, formats: Sequence[Format] | None = None, forced: Format | None = None) -> Detection:
     """Looks at a file. With `forced` the page is given and only the layout is looked at."""
     pages = (forced,) if forced else tuple(load_formats() if formats is None else formats)
+    try:
+        return _looked_at(path, pages, forced)
+    except OSError as error:
+        return _nothing(path, "plain", "empty", f"cannot be read ({error.strerror})")
+
+
+def _looked_at(path: Path, pages: Sequence[Format], forced: Format | None) -> Detection:
     packing, encoding, sample = sniff.look(path)
     if not sample:
-        return _nothing(path, packing, "empty", "empty file" if path.stat().st_size == 0 else "nothing can be unpacked")
+        return _nothing(path, packing, "empty", _why_empty(path, packing))
     if sample.startswith((b"PAR1", b"SQLite format 3")):
         return _table(path, packing, sample, pages, forced)
     if sniff.is_binary(sample):
         return _nothing(path, packing, "binary", "binary file, not a log")
     lines = sniff.sample_lines(path, packing, encoding, sample)
+    content = Content(path, packing, "lines", encoding=encoding)
     if sniff.is_metrics(lines):
         return _metrics(path, packing, lines, pages)
-    content = Content(path, packing, "lines", encoding=encoding)
-    found = _of_text(content, sample, lines, pages, forced)
+    if sample.strip():
+        found = _of_text(content, sample, lines, pages, forced)
+    else:
+        found = Detection(replace(content, shape="text"), (), "blank lines only")
     if len(sample) < sniff.SAMPLE and len(lines) < sniff.FEW:
         found = replace(found, whole=True)
     if encoding == "utf-8" or not found.candidates:
         return found
     return replace(found, reason=f"{found.reason}; written in {encoding.upper()}")
+
+
+def _why_empty(path: Path, packing: Packing) -> str:
+    if path.stat().st_size == 0:
+        return "empty file"
+    file = Unpacked(path, packing)
+    if next(file.blocks(), None):
+        return "binary file: zero bytes only"
+    return f"nothing can be unpacked: {file.broken}" if file.broken else f"empty file, packed with {packing}"
 
 
 def _nothing(path: Path, packing: Packing, shape: Shape, reason: str) -> Detection:
@@ -131,9 +150,13 @@ def _of_text(
     if shape == "values":
         content = replace(content, shape="values")
         return _judged(content, _first_records(content), pages, forced)
-    kinds = envelope.kinds(lines)
+    kinds = () if sniff.is_table(lines) else envelope.kinds(lines)
     content = replace(content, envelopes=kinds) if kinds else content
-    inside = list(envelope.peeled(enumerate(lines, 1), kinds)) if kinds else [envelope.Line(0, line) for line in lines]
+    inside = (
+        list(dated(envelope.peeled(enumerate(lines, 1), kinds), content.path))
+        if kinds
+        else [envelope.Line(0, line) for line in lines]
+    )
     objects = [(line, parsed(line.text)) for line in inside]
     count = sum(values is not None for _, values in objects)
     text = _matching_text(content, [line.text for line in inside], pages) if count * 3 < len(inside) else None
@@ -192,7 +215,24 @@ def _no_json(
     fitting = [one for one in tries if one and one.candidates and one.candidates[0].hits]
     # A page that knows most lines whole knows more of them than one that knows some of their key=value pairs.
     found = min(fitting, key=lambda one: (_generic(one), _rare(one)), default=None)
+    found = found or _of_some_lines(content, lines, pages, forced)
     return found or _nothing(content.path, content.packing, "text", "text without JSON records; no format page fits")
+
+
+def _of_some_lines(
+    content: Content, lines: Sequence[envelope.Line], pages: Sequence[Format], forced: Format | None
+) -> Detection | None:
+    """A log of text of which some lines end with a record: the others are talk of the same program."""
+    if len(content.envelopes) >= envelope.DEEPEST:
+        return None
+    inside = envelope.peeled(((line.number, line.text) for line in lines), ("prefix",))
+    records = [_stamped(values, line) for line in inside if (values := parsed(line.text)) is not None]
+    if len(records) < 3:
+        return None
+    found = _judged(replace(content, envelopes=(*content.envelopes, "prefix")), records, pages, forced)
+    if not found.candidates or not found.candidates[0].hits:
+        return None
+    return replace(found, faulty=True)
 
 
 def _of_pairs(
@@ -207,7 +247,7 @@ def _of_pairs(
 def _of_csv(
     content: Content, lines: Sequence[bytes], pages: Sequence[Format], forced: Format | None
 ) -> Detection | None:
-    first = lines[0].decode("utf-8-sig", "replace") if lines else ""
+    first = lines[0].decode("utf-8-sig", "replace").split("\r", 1)[0] if lines else ""
     delimiter = max(",;\t|", key=first.count)
     header = next(csv.reader([first], delimiter=delimiter), [])
     if len(header) < 2 or content.envelopes:
@@ -286,11 +326,13 @@ def _unpacked_exports(content: Content, records: Records) -> tuple[Content, Reco
     if content.shape == "lines" and not content.recipe.each:
         return content, records
     inner = [
-        values for record in records if (one := envelope.of_record(record)) and (values := parsed(one.text)) is not None
+        {**values, envelope.STAMP: one.at} if one.at else values
+        for record in records
+        if (one := envelope.of_record(record)) and (values := parsed(one.text)) is not None
     ]
     if not inner or len(inner) * 4 < len(records):
         return content, records
-    return replace(content, envelopes=("json",)), inner
+    return replace(content, envelopes=("json",), wrapped=bool(content.recipe.each)), inner
 
 
 def _needed(page: Format, records: Records) -> Recipe:

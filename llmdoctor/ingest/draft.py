@@ -40,7 +40,7 @@ def draft(name: str, file: Path, found: Detection, generic: Format, columns: Map
         raise InputError(f"{file}: {found.reason}: nothing to draft a page from")
     if found.content.shape == "text" or not found.sample:
         return draft_of_text(name, file, found.content)
-    guessed = _guesses(generic, found.sample)
+    guessed = _guesses(found.format or generic, found.sample)
     if not guessed:
         keys = ", ".join(sorted(_leaves(found.sample))[:_MOST])
         raise InputError(f"{file}: none of its keys has a known spelling ({keys} ...); name them with --map FIELD=PATH")
@@ -58,11 +58,18 @@ def _guesses(generic: Format, sample: Sequence[Mapping[str, Any]]) -> dict[str, 
         column = _COLUMNS.get(field, field)
         if field in _LEFT_OUT or column in found:
             continue
-        for alias in aliases:
-            if alias.root != INNER and any(_at(record, alias) is not None for record in sample):
-                found[column] = alias
-                break
+        places = [place for alias in aliases for place in _spelled_out(generic, alias)]
+        known = next((place for place in places if any(_at(record, place) is not None for record in sample)), None)
+        if known is not None:
+            found[column] = known
     return found
+
+
+def _spelled_out(generic: Format, alias: Alias) -> list[Alias]:
+    """The places behind one that stands for the inner object of a home-made log."""
+    if alias.root != INNER:
+        return [alias]
+    return [replace(alias, root=root, below=below + alias.below[1:]) for root, below in generic.nested]
 
 
 def _at(record: Mapping[str, Any], alias: Alias) -> Any:
@@ -104,7 +111,8 @@ def _json_fields(guessed: Mapping[str, Alias], rest: Sequence[str]) -> str:
     width = max(map(len, guessed))
     lines = []
     for column, alias in guessed.items():
-        place = f'{{ path = "{_path(alias)}", unit = "{alias.unit}" }}'
+        guess = ", guess = true" if alias.guess else ""
+        place = f'{{ path = "{_path(alias)}", unit = "{alias.unit}"{guess} }}'
         mark = "  # GUESS: is this the unit?" if alias.guess else ""
         mark = "  # GUESS: the end of the call?" if column == "ended_at" and not mark else mark
         lines.append(f"{column:{width}} = {place}{mark}")
@@ -131,7 +139,10 @@ def _example(name: str, text: str, sample: Sequence[Mapping[str, Any]], guessed:
     page = checked(name, text)
     records = [_only(record, guessed) for record in sample]
     shown = [record for record in records if record][:3]
-    rows = preview_of(replace(page, recipe=AS_IT_IS), shown).rows
+    rows = sorted(
+        preview_of(replace(page, recipe=AS_IT_IS), shown).rows,
+        key=lambda row: (row.get("started_at") is None, row.get("started_at")),
+    )
     log = "\n".join(json.dumps(record, ensure_ascii=False) for record in shown)
     expected = "\n".join(json.dumps(_printable(row, guessed), ensure_ascii=False) for row in rows)
     return f"```log\n{log}\n```\n\n```jsonl\n{expected}\n```\n"

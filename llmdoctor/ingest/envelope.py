@@ -48,7 +48,10 @@ _PREFIXES: tuple[tuple[str, re.Pattern[bytes]], ...] = (
     ),
     (
         "journald",
-        re.compile(rb"(?P<at>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) \S+ [^\s\[:]+(?:\[\d+\])?: (?P<text>.*)$", re.S),
+        re.compile(
+            rb"(?:<\d{1,3}>)?(?P<at>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) \S+ [^\s\[:]+(?:\[\d+\])?: (?P<text>.*)$",
+            re.S,
+        ),
     ),
     ("kubectl", re.compile(rb"\[pod/[^\]\s]+\] (?P<text>.*)$", re.S)),
     ("compose", re.compile(rb"(?:\x1b\[[\d;]*m)*[\w.-]+[-_]\d+ +\| ?(?:\x1b\[0?m)?(?P<text>.*)$", re.S)),

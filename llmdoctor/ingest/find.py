@@ -96,7 +96,7 @@ def _expanded(path: str, notes: list[str]) -> Iterator[str]:
 
 
 def _inside(folder: str, notes: list[str]) -> Iterator[str]:
-    hidden = 0
+    hidden = links = 0
 
     def unreadable(error: OSError) -> None:
         notes.append(f"{error.filename}: folder cannot be read ({error.strerror}).")
@@ -104,14 +104,19 @@ def _inside(folder: str, notes: list[str]) -> Iterator[str]:
     for top, folders, files in os.walk(folder, onerror=unreadable):
         hidden += sum(name.startswith(".") for name in (*folders, *files))
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        links += sum(os.path.islink(os.path.join(top, name)) for name in folders)
         for name in sorted(files):
             if not name.startswith("."):
                 yield os.path.join(top, name)
     if hidden:
         notes.append(f"{folder}: {hidden} hidden {'entry was' if hidden == 1 else 'entries were'} passed over.")
+    if links:
+        what = "link to a folder was" if links == 1 else "links to folders were"
+        notes.append(f"{folder}: {links} {what} not followed; name the folder itself to read it.")
 
 
-def _source(input_id: int, shown: str, path: Path) -> Source:
+def _source(input_id: int, name: str, path: Path) -> Source:
+    shown = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     try:
         status = path.stat()
     except OSError as error:
@@ -119,8 +124,8 @@ def _source(input_id: int, shown: str, path: Path) -> Source:
     problem = _kind(status.st_mode)
     if problem is None:
         try:
-            with path.open("rb"):
-                pass
+            with path.open("rb") as file:
+                file.read(1)
         except OSError as error:
             problem = f"cannot be read ({error.strerror})"
     return Source(input_id, shown, path, status.st_size, status.st_mtime_ns, problem)

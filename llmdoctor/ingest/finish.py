@@ -1,13 +1,22 @@
 """After all files are loaded: impossible numbers, doubled rows, attempt numbers, the other tables, filters."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from llmdoctor.errors import InputError, StoreError, UsageError
 from llmdoctor.ingest.formats import TABLES
 from llmdoctor.ingest.job import Job
 from llmdoctor.ingest.query import literal, quoted
 from llmdoctor.store import Store, package_sql
 
+ALWAYS = frozenset(
+    (
+        *("attempt_id", "input_id", "vantage", "request_id", "attempt", "started_at", "ended_at", "time_basis"),
+        *("time_resolution_ms", "stream", "route", "ttft_ms", "ttfo_ms", "total_ms", "output_tokens", "outcome"),
+        *("http_status", "error_type", "chunks", "max_gap_ms", "terminal_seen"),
+    )
+)
+"""Columns that are asked for while rows are put in order, whether a log has them or not."""
+
+YEAR_US = "366 * 86400 * 1e6"
 _TWIN = "vantage, request_id, attempt, started_at, total_ms"
 
 
@@ -38,19 +47,21 @@ def clean(store: Store, jobs: Sequence[Job]) -> None:
 def doubt_units(store: Store, jobs: Sequence[Job]) -> None:
     """Warns, in the note of a file, where the magnitudes speak against the units."""
     found = store.run(
-        "select input_id, median(total_ms), count(*) filter (where output_tokens > 50 and total_ms < 5), count(*) "
+        "select input_id, count(*) filter (where output_tokens > 50 and total_ms < 5), count(*) "
         "from attempts where total_ms is not null group by input_id"
     )
     by_id = {job.source.input_id: job for job in jobs}
-    for input_id, middle, too_fast, count in found:
-        job = by_id[input_id]
-        if job.guessed and middle > 600_000:
-            job.notes.append(
+    guessed = ", ".join(str(job.source.input_id) for job in jobs if job.guessed)
+    asked = f"select input_id, median(total_ms) from attempts where input_id in ({guessed}) group by input_id"
+    for input_id, middle in store.run(asked) if guessed else ():
+        if middle is not None and middle > 600_000:
+            by_id[input_id].notes.append(
                 f"WARNING: taken as seconds, half of the durations are over {middle / 1000:,.0f} s; they are probably "
                 "milliseconds: map the field with its unit"
             )
-        elif too_fast * 2 > count:
-            job.notes.append(
+    for input_id, too_fast, count in found:
+        if too_fast * 2 > count:
+            by_id[input_id].notes.append(
                 "WARNING: more than 50 tokens in less than 5 ms in most records; the durations are probably seconds"
             )
 
@@ -83,11 +94,30 @@ def drop_doubled(store: Store, jobs: Sequence[Job]) -> list[str]:
     for input_id, count in store.run("select input_id, count(*) from extra group by all"):
         by_id[input_id].doubled = count
         total += count
-    store.script("delete from attempts where rowid in (select r from extra); drop table extra; drop table twins")
+    remove(store, "select r from extra")
+    store.script("drop table extra; drop table twins")
     if not total:
         return []
     _rank(store)
     return [f"{total:,} doubled rows (same vantage, request, attempt, start and duration) count once."]
+
+
+def keep_all(store: Store) -> None:
+    """From here on what is taken away or changed stays in `left_out`, `untold` and `kept_others`: a read that is saved
+    must be able to begin anew with further files."""
+    store.script("create temp table left_out as select * from attempts limit 0")
+
+
+def keeps_all(store: Store) -> bool:
+    """Whether `keep_all` was called."""
+    return bool(store.columns("left_out"))
+
+
+def remove(store: Store, numbers: str) -> None:
+    """Takes the rows of `attempts` away whose rowid the query returns."""
+    if keeps_all(store):
+        store.script(f"insert into left_out select * from attempts where rowid in ({numbers})")
+    store.script(f"delete from attempts where rowid in ({numbers})")
 
 
 def _rank(store: Store) -> None:
@@ -116,7 +146,20 @@ def _hash(store: Store) -> str:
     given = store.columns("attempts")
     every = store.columns("all_columns") or given
     parts = [f"a.{quoted(n)}" if n in given else f"cast(null as {kind})" for n, kind in every.items()]
-    return f"hash({', '.join(parts[1:])})"
+    return f"hash({', '.join(parts[2:])})"  # neither attempt_id nor input_id, which depends on the other files
+
+
+def narrow(store: Store, wanted: Collection[str]) -> None:
+    """Drops the columns of `attempts` that no row has and none of `wanted` needs, until `widen`: each costs time in all
+    that follows."""
+    every = store.columns("attempts")
+    known = store.run(f"select {', '.join(f'count({quoted(name)}) > 0' for name in every)} from attempts")[0]
+    empty = [
+        name for name, has in zip(every, known, strict=True) if not has and name not in ALWAYS and name not in wanted
+    ]
+    if not store.columns("all_columns"):
+        store.script("create table all_columns as select * from attempts limit 0")
+    store.script(";".join(f"alter table attempts drop column {quoted(name)}" for name in empty))
 
 
 def widen(store: Store) -> None:
@@ -158,60 +201,19 @@ def attach(store: Store) -> list[str]:
             f'insert into {table} ({names}) select {values} from placed where "table" = {literal(table)} and {alone}'
         )
     lost = store.run("select count(*) from placed where \"table\" in ('chunks', 'facts') and attempt_id is null")[0][0]
-    store.script("drop table placed")
+    store.script("alter table placed rename to kept_others" if keeps_all(store) else "drop table placed")
     _fill_from_chunks(store)
     return [f"{lost:,} rows of chunks or facts name no attempt that was read and were left out."] if lost else []
 
 
 def _fill_from_chunks(store: Store) -> None:
     if store.run("select count(*) from chunks")[0][0]:
-        store.script(package_sql("ingest/from_chunks.sql"))
-
-
-def select(store: Store, since: str | None, until: str | None, where: str | None) -> list[str]:
-    """Removes what --since, --until and --where leave out. One note for each filter. UsageError where one is no time or
-    no condition."""
-    notes = []
-    tests = []
-    if since:
-        tests.append(("since", since, f"started_at >= {_instant(store, '--since', since)}"))
-    if until:
-        tests.append(("until", until, f"started_at < {_instant(store, '--until', until)}"))
-    if where:
-        _require_condition(store, where)
-        tests.append(("where", where, where))
-    for name, text, condition in tests:
-        try:
-            found = store.run(f"select attempt_id from attempts where ({condition}\n) is not true")
-        except StoreError as error:
-            raise UsageError(f"--{name}: {text!r} is no condition over the columns of attempts ({error})") from error
-        store.script(f"delete from attempts where ({condition}\n) is not true")
-        notes.append(f"--{name} {text}: {len(found):,} rows removed.")
-    if tests:
-        if store.run("select count(*) from attempts")[0][0] == 0:
-            raise InputError(f"the filters left no row ({' '.join(notes)}): widen --since, --until or --where")
-        for table in ("chunks", "stages", "facts"):
+        if keeps_all(store):
             store.script(
-                f"delete from {table} where attempt_id is not null "
-                "and attempt_id not in (select attempt_id from attempts)"
+                "create temp table untold as select attempt_id, chunks, ttft_ms, ttfo_ms, max_gap_ms, terminal_seen "
+                "from attempts where attempt_id in (select attempt_id from chunks)"
             )
-    return notes
-
-
-def _require_condition(store: Store, where: str) -> None:
-    """A text such as `a) or (b` would make sense inside the brackets that we put around it, and mean something else."""
-    try:
-        store.run(f"select 1 from attempts where {where}\nlimit 0")
-    except StoreError as error:
-        raise UsageError(f"--where: {where!r} is no condition over the columns of attempts ({error})") from error
-
-
-def _instant(store: Store, option: str, text: str) -> str:
-    try:
-        found = store.run("select cast(? as timestamptz)", [text])[0][0]
-    except StoreError as error:
-        raise UsageError(f"{option}: {text!r} is no time; write it as 2026-01-31T12:00:00Z") from error
-    return f"timestamptz {literal(found.isoformat())}"
+        store.script(package_sql("ingest/from_chunks.sql"))
 
 
 def stray(store: Store) -> list[str]:
@@ -221,7 +223,7 @@ def stray(store: Store) -> list[str]:
         "with dated as (select * from attempts where time_basis is distinct from 'relative'), "
         "middle as (select quantile_disc(started_at, 0.5) as at_middle from dated) "
         "select i.path, count(*) from dated a join inputs i using (input_id) cross join middle m "
-        "where abs(epoch_us(a.started_at) - epoch_us(m.at_middle)) > 366 * 86400 * 1e6 group by 1 order by 1"
+        f"where abs(epoch_us(a.started_at) - epoch_us(m.at_middle)) > {YEAR_US} group by 1 order by 1"
     )
     return [
         f"{path}: {rows:,} rows start more than a year away from the rest; is their clock right?"

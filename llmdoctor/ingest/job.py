@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,35 +10,58 @@ from llmdoctor.ingest.detect import Detection
 from llmdoctor.ingest.find import Source
 from llmdoctor.ingest.formats import Format
 from llmdoctor.ingest.records import Content, Record
+from llmdoctor.ingest.secrets import Looked
 from llmdoctor.ingest.unpack import count_lines, count_with_blanks
 
 
-@dataclass
-class Before:
-    """What a saved store knows of a file: its ledger, and the examples and secrets found in it. `format` is the name of
-    its page, `lines` are those above the offset from which on the file is to be read."""
+@dataclass(frozen=True)
+class Mark:
+    """What a file is recognised by, whatever its name: its size, and digests of its first and its last bytes."""
 
-    lines: int = 0
-    rows: int = 0
-    rejected: int = 0
-    blank: int = 0
-    foreign: int = 0
-    repaired: int = 0
-    guessed: bool = False
-    last_open: bool = False
-    broken: str | None = None
-    reason: str = ""
-    notes: tuple[str, ...] = ()
-    bad: Counter[str] = field(default_factory=Counter)
-    rejects: tuple[tuple[int, str, bool, str], ...] = ()
-    secrets: tuple[tuple[str, int, int], ...] = ()
+    size: int
+    head: str
+    tail: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """A file as a saved store holds it: where (`shelf`, `number`), what it was, its ledger, and what was found in it.
+
+    `offset` is the end of its last whole line, -1 where a read cannot go on from there. `reading` and `page` are
+    digests of how it was read. `without` is the attempt that its last line gave when it was still unfinished."""
+
+    shelf: str
+    number: int
+    path: str
+    mtime_ns: int
+    mark: Mark | None
+    offset: int
+    reading: str
+    page: str
+    format: str | None
+    reason: str
+    lines: int
+    rows: int
+    rejected: int
+    blank: int
+    foreign: int
+    repaired: int
+    guessed: bool
+    last_open: bool
+    broken: str | None
+    notes: tuple[str, ...]
+    bad: Mapping[str, int]
+    rejects: tuple[tuple[int, str, bool, str], ...]
+    looked: Looked | None
+    without: int | None = None
 
 
 @dataclass(eq=False)
 class Job:
     """A file and its ledger. `file` and `packing` are what DuckDB reads: the file itself, or the copy that Python made
     of it (`copied`, `pooled` with others). `early` are the records that this copy had to leave out, `extra` counts the
-    lines that went into the record of another line. `before` is what a store knows of the file; `kept`: that is all, nothing of it is read."""
+    lines that went into the record of another line. `before` is what a store knows of the file; `kept`: that is all,
+    nothing of it is read."""
 
     source: Source
     detection: Detection
@@ -66,8 +90,9 @@ class Job:
     bad: Counter[str] = field(default_factory=Counter)
     last_open: bool = False
     broken: str | None = None
-    before: Before | None = None
+    before: Known | None = None
     kept: bool = False
+    looked: Looked | None = None
 
     @classmethod
     def of(cls, source: Source, detection: Detection) -> "Job":
@@ -90,6 +115,11 @@ class Job:
             "plain",
             reason=source.problem or "",
         )
+
+    @property
+    def size(self) -> int:
+        """Bytes to be read."""
+        return self.source.size - (self.before.offset if self.before else 0)
 
     @property
     def needs_copy(self) -> bool:
@@ -132,6 +162,8 @@ class Job:
             self.foreign = self.lines - self.blank
         elif self.content.counts_records:
             self.lines = records
+            if self.content.packing != "plain":
+                count_lines(unpacked)  # tells whether the archive is whole
         else:
             self.lines, closed = count_lines(unpacked)
             self.last_open = not closed
@@ -142,13 +174,25 @@ class Job:
         if unpacked.broken:
             self.broken = unpacked.broken
             self.notes.append(unpacked.broken)
-        status = os.stat(self.source.path)
-        self.grew = (status.st_size, status.st_mtime_ns) != (self.source.size, self.source.mtime_ns)
-        if self.grew and self.blank < 0:
-            self.lines, self.blank = records, 0
+        if self._changed() and self.format is not None and not self.content.counts_records:
+            # Lines that came or went after DuckDB had read the file must not pass for blank ones.
+            self.blank = count_with_blanks(self.content.unpacked())[1] + (self.before.blank if self.before else 0)
+            self.lines = self.rows + self.rejected + self.blank + self.foreign
         total = self.rows + self.rejected + self.blank + self.foreign
         assert self.lines == total, f"{self.source.shown}: {self.lines} lines, {total} accounted for"
         assert self.blank >= 0, f"{self.source.shown}: {records} records in {self.lines} lines"
+
+    def _changed(self) -> bool:
+        """Whether the file is another one than when it was found, and what became of it."""
+        try:
+            status = os.stat(self.source.path)
+        except OSError:
+            self.notes.append("vanished while it was read")
+            return True
+        self.grew = status.st_size > self.source.size
+        if status.st_size < self.source.size:
+            self.notes.append("was cut while it was read: what had not been read by then is lost")
+        return (status.st_size, status.st_mtime_ns) != (self.source.size, self.source.mtime_ns)
 
     def copy_to(self, folder: Path) -> None:
         """Writes the records that can be read as newline-delimited JSON into `folder`, and reads that from now on."""

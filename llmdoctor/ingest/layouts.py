@@ -4,10 +4,15 @@ key=value, Parquet, SQLite."""
 import csv
 import io
 import json
+import os
 import re
+import shutil
 import sqlite3
+from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from llmdoctor.ingest.envelope import STAMP, Line
@@ -24,18 +29,24 @@ Item = tuple[int, dict[str, Any] | None, bytes, str]
 """Line, the object, its text as far as there is one, and why there is no object ("" where there is one)."""
 
 
+_BETWEEN = " \t\r\n,[]\ufeff\0\x1e"
+_NEXT = re.compile(r"[\s,\[\]}\0\x1e](\{\s*[\"}])")
+
+
 def json_values(file: Unpacked) -> Iterator[Item]:
-    """Objects of a JSON text of any layout: `[{...}, {...}]`, `{...}{...}` or pretty-printed. What cannot be read ends
-    the file: one item that says so."""
+    """Objects of a JSON text of any layout: `[{...}, {...}]`, `{...}{...}` or pretty-printed. What cannot be read is
+    one item that says so, and the next object is looked for behind it."""
     decoder = json.JSONDecoder()
     text, line, done = "", 1, False
     blocks = _decoded(file)
     while True:
-        stripped = text.lstrip(" \t\r\n,[]\ufeff")
+        stripped = text.lstrip(_BETWEEN)
         line += text.count("\n", 0, len(text) - len(stripped))
-        text = stripped
+        text, wrong = stripped, None
         try:
             value, end = decoder.raw_decode(text) if text else (None, 0)
+        except json.JSONDecodeError as error:
+            end, wrong = 0, error.pos
         except (ValueError, RecursionError):
             end = 0
         if end and (done or end < len(text)):
@@ -44,6 +55,12 @@ def json_values(file: Unpacked) -> Iterator[Item]:
             yield line, value if good else None, whole, "" if good else "JSON, but not an object"
             line += text.count("\n", 0, end)
             text = text[end:]
+            continue
+        skipped = _damaged(text, wrong, done)
+        if skipped:
+            yield line, None, text[:200].encode("utf-8", "replace"), "not JSON"
+            line += text.count("\n", 0, skipped)
+            text = text[skipped:]
             continue
         if done:
             break
@@ -64,6 +81,18 @@ def json_values(file: Unpacked) -> Iterator[Item]:
         yield line, None, shown, _rest(text, done)
 
 
+def _damaged(text: str, wrong: int | None, done: bool) -> int:
+    """Characters up to the next object, where the text is wrong at a place that more of it would not mend, else 0. An
+    indented object is followed by one that begins as it does, so that the objects in it are not taken for records."""
+    if wrong is None or not text or (not done and wrong > len(text) - 100):
+        return 0
+    if re.match(r"\{\r?\n", text):
+        found = re.compile(r"\n[,\]\[ \0\x1e]*(\{\r?\n)").search(text, 1)
+    else:
+        found = _NEXT.search(text, max(wrong - 1, 0))
+    return found.start(1) if found else 0
+
+
 def _rest(text: str, done: bool) -> str:
     if text.startswith("{") and not done:
         return f"an object larger than {LARGEST >> 20} MiB"
@@ -79,30 +108,47 @@ def _decoded(file: Unpacked) -> Iterator[str]:
     yield decoder.decode(b"", True)
 
 
+_MOST_LINES = 2000
+"""Lines of one CSV record; a quote that is never closed would take in the rest of the file."""
+
+
 def csv_rows(file: Unpacked, delimiter: str) -> Iterator[Item]:
-    """Rows under the header, each as an object of texts; cells that hold JSON objects as such."""
+    """Rows under the header, each as an object of texts; cells that hold JSON objects as such. Where a record of many
+    lines has a wrong number of cells, a stray quote is to blame: its first line is wrong, the others are read anew."""
     stream = io.TextIOWrapper(io.BufferedReader(_Raw(file)), encoding="utf-8-sig", errors="replace", newline="")
-    reader = csv.reader(stream, delimiter=delimiter)
     csv.field_size_limit(LONGEST)
+    waiting: deque[str] = deque()
+    taken: list[str] = []
+
+    def fed() -> Iterator[str]:
+        while len(taken) < _MOST_LINES and (text := waiting.popleft() if waiting else stream.readline()):
+            taken.append(text)
+            yield text
+
     header: list[str] = []
+    first = 1
     while True:
-        first = reader.line_num + 1
+        taken.clear()
         try:
-            cells = next(reader, None)
+            cells = next(csv.reader(fed(), delimiter=delimiter), None)
+            reason = f"{len(cells or ())} cells where the header has {len(header)}"
         except csv.Error as error:
-            yield first, None, b"", f"not CSV ({error})"
-            continue
-        if cells is None:
+            cells, reason = [], f"not CSV ({error})"
+        if not taken:
             return
-        if not any(cell.strip() for cell in cells):
-            continue
-        if not header:
+        if cells is None or (not any(cell.strip() for cell in cells) and reason[0].isdigit()):
+            pass
+        elif not header:
             header = [cell.strip() for cell in cells]
-        elif len(cells) != len(header):
-            shown = delimiter.join(cells).encode("utf-8", "replace")
-            yield first, None, shown, f"{len(cells)} cells where the header has {len(header)}"
-        else:
+        elif len(cells) == len(header) and cells != header:
             yield first, {n: _cell(cell) for n, cell in zip(header, cells, strict=True) if cell != ""}, b"", ""
+        else:
+            if len(taken) > 1:
+                waiting.extendleft(reversed(taken[1:]))
+                del taken[1:]
+            shown = taken[0].rstrip("\r\n").encode("utf-8", "replace")
+            yield first, None, shown, "the header once more" if cells == header else reason
+        first += len(taken)
 
 
 def _cell(text: str) -> Any:
@@ -152,10 +198,18 @@ def parquet_head(path: Path) -> list[dict[str, Any]]:
 
 
 def sqlite_tables(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """Name -> a few rows, for each table of a SQLite file. sqlite3.Error where it is damaged."""
+    """Name -> a few rows, for each table of a SQLite file, as far as they can be read. sqlite3.Error where it is
+    damaged before the first row."""
     with _sqlite(path) as base:
         names = [name for (name,) in base.execute("select name from sqlite_master where type in ('table', 'view')")]
-        return {name: [_row(row) for row in base.execute(f"select * from {_name(name)} limit 200")] for name in names}
+        found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+        for name, rows in found.items():
+            try:
+                rows.extend(_row(row) for row in base.execute(f"select * from {_name(name)} limit 200"))
+            except sqlite3.Error:
+                if not any(found.values()):
+                    raise
+    return found
 
 
 def sqlite_rows(path: Path, table: str) -> Iterator[Item]:
@@ -169,17 +223,30 @@ def sqlite_rows(path: Path, table: str) -> Iterator[Item]:
         yield number + 1, None, b"", f"the database is damaged ({error})"
 
 
-def _sqlite(path: Path) -> sqlite3.Connection:
-    base = sqlite3.connect(f"file:{_uri(path)}?mode=ro&immutable=1", uri=True)
-    base.row_factory = sqlite3.Row
-    base.text_factory = lambda data: data.decode("utf-8", "replace")
-    return base
+@contextmanager
+def _sqlite(path: Path) -> Iterator[sqlite3.Connection]:
+    """The database as it stands, never written to. The newest rows may wait in a log beside it (`-wal`), which SQLite
+    only reads where it may write: then a copy is read."""
+    waiting = path.with_name(path.name + "-wal")
+    with TemporaryDirectory(prefix="llmdoctor-") as folder:
+        mode = "mode=ro&immutable=1"
+        if waiting.exists() and waiting.stat().st_size:
+            path = Path(shutil.copyfile(path, Path(folder) / "copy"))
+            shutil.copyfile(waiting, Path(folder) / "copy-wal")
+            mode = "mode=rw"
+        base = sqlite3.connect(f"file:{_uri(path)}?{mode}", uri=True)
+        try:
+            base.row_factory = sqlite3.Row
+            base.text_factory = lambda data: data.decode("utf-8", "replace")
+            yield base
+        finally:
+            base.close()
 
 
 def _uri(path: Path) -> str:
     from urllib.parse import quote  # noqa: PLC0415
 
-    return quote(str(path.resolve()))
+    return quote(os.fsencode(path.resolve()))
 
 
 def _row(row: sqlite3.Row) -> dict[str, Any]:

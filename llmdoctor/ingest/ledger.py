@@ -1,11 +1,12 @@
 """The ledger of a read: one row per file whose counts add up, and examples of the lines that were not read."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from llmdoctor.ingest import secrets
 from llmdoctor.ingest.finish import gaps
 from llmdoctor.ingest.job import Job
-from llmdoctor.ingest.rejects import find_rejects
+from llmdoctor.ingest.rejects import MOST, Reject, find_rejects
 from llmdoctor.store import Store
 
 _NO_TEXT = ("empty", "binary", "parquet", "sqlite")
@@ -62,8 +63,7 @@ def write(store: Store, jobs: Sequence[Job]) -> None:
             )
         )
     store.insert("inputs", _INPUTS, rows)
-    texts = {job.source.input_id: job.content.unpacked() for job in jobs if job.content.shape not in _NO_TEXT}
-    secrets.write(store, secrets.look_at(texts))
+    secrets.write(store, _looked(jobs))
     store.insert(
         "bad_fields",
         ("input_id", "field", "bad_values"),
@@ -75,9 +75,32 @@ def write(store: Store, jobs: Sequence[Job]) -> None:
         [
             (job.source.input_id, reject.line, reject.reason, reject.fatal, reject.snippet)
             for job in jobs
-            for reject in find_rejects(store, job)
+            for reject in _rejects(store, job)
         ],
     )
+
+
+def _looked(jobs: Sequence[Job]) -> dict[int, secrets.Looked]:
+    """The secrets of each file; a file that a store knows and that has grown is looked at from its beginning."""
+    texts = {job.source.input_id: job.detection.content.unpacked() for job in jobs if job.content.shape not in _NO_TEXT}
+    found = secrets.look_at(texts)
+    for job in jobs:
+        job.looked = job.before.looked if job.kept and job.before else found.get(job.source.input_id)
+    return {job.source.input_id: job.looked for job in jobs if job.looked}
+
+
+def _rejects(store: Store, job: Job) -> list[Reject]:
+    """Examples of the lines that were not read whole, those that a store knows of first."""
+    found = [] if job.kept else find_rejects(store, job)
+    if job.before is None:
+        return found
+    seen: Counter[str] = Counter()
+    kept = []
+    for reject in sorted([*(Reject(*one) for one in job.before.rejects), *found], key=lambda one: one.line):
+        seen[reject.reason] += 1
+        if seen[reject.reason] <= MOST:
+            kept.append(reject)
+    return sorted(kept, key=lambda one: (one.line, one.reason))
 
 
 def _notes(job: Job) -> list[str]:
@@ -93,6 +116,9 @@ def _notes(job: Job) -> list[str]:
 
 def settle(job: Job) -> None:
     """Makes the counts of a file final."""
+    if job.kept:
+        job.settle()
+        return
     if job.source.problem or job.content.shape in ("empty", "binary"):
         return
     if job.format is not None and not job.rows:

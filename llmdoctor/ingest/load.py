@@ -118,7 +118,7 @@ def _read(store: Store, fmt: Format, jobs: Sequence[Job], strict: bool, kept: Se
     _keep(store, kept or list(attempts))
     if fmt.native and any(job.others for job in jobs):
         _read_others(store, fmt, [job for job in jobs if job.others])
-    _read_further(store, fmt, [job for job in jobs if job.rows])
+    _read_further(store, fmt, [job for job in jobs if job.rows or job.before])
     return True
 
 
@@ -205,7 +205,7 @@ def _keep(store: Store, attempts: Sequence[str]) -> None:
 def _read_others(store: Store, fmt: Format, jobs: Sequence[Job]) -> None:
     """A second pass for the lines that name another table; they wait in `other_rows` for their attempts' numbers."""
     how = query.plan(fmt)
-    columns = _other_rows(store)
+    columns = other_rows(store)
     names = ", ".join(query.quoted(name) for name in columns)
     store.script(
         f'insert into other_rows (input_id, "table", _bad0, _bad1, {names}) '
@@ -229,7 +229,7 @@ def _read_further(store: Store, fmt: Format, jobs: Sequence[Job]) -> None:
         if not some:
             continue
         how = query.plan(fmt)
-        columns = _other_rows(store)
+        columns = other_rows(store)
         select = f"select _input, {further.sql.lstrip()[len('select') :]}"
         sql = f"with fields as ({query.fields_sql(how, _raw(how, some))}) {select}"
         given = {str(row[0]) for row in store.run(f"describe {sql}")} & columns.keys()
@@ -249,7 +249,7 @@ def _raw(how: query.Plan, jobs: Sequence[Job], strict: bool = False) -> str:
     return query.from_files(how, [str(job.file) for job in jobs], jobs[0].packing, ids, strict)
 
 
-def _other_rows(store: Store) -> dict[str, str]:
+def other_rows(store: Store) -> dict[str, str]:
     """The columns of `other_rows`, which is made where it does not exist: those of all other tables, and what names an
     attempt. A value is text here: that of a fact is one."""
     wanted = {"request_id": "varchar", "attempt": "integer", "vantage": "varchar"}

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from llmdoctor.ingest import query
 from llmdoctor.ingest.formats import Format
 from llmdoctor.ingest.job import Job
+from llmdoctor.ingest.known import look_again
 from llmdoctor.ingest.load import given_columns
-from llmdoctor.ingest.records import Record, parsed
+from llmdoctor.ingest.marks import Reading
+from llmdoctor.ingest.records import Content, Record, parsed
 from llmdoctor.ingest.rejects import on_lines
 from llmdoctor.store import Store
 
@@ -33,22 +35,25 @@ _SAME = (
 _BATCH = 2000
 
 
-def find_lines(store: Store, jobs: Sequence[Job], attempt_ids: Sequence[int], zone: str) -> dict[int, int]:
-    """1-based lines of those attempts that are found. `zone` was that of the read: a sealed store stays in UTC, so with
-    another one instants cannot be compared."""
-    same = [name for name in _SAME if name != "started_at" or zone == "UTC"]
+def find_lines(store: Store, jobs: Sequence[Job], attempt_ids: Sequence[int], reading: Reading) -> dict[int, int]:
+    """1-based lines of those attempts that are found. A sealed store stays in UTC: where the files were read with
+    another zone, instants cannot be compared. A file of which nothing was read is looked at if it is still there as a
+    store knows it."""
+    same = [name for name in _SAME if name != "started_at" or reading.timezone == "UTC"]
     numbers = ", ".join(str(int(number)) for number in attempt_ids) or "null"
     rows = store.run(f"select input_id, attempt_id, {', '.join(_IDS)} from attempts where attempt_id in ({numbers})")
     lines: dict[int, int] = {}
     for job in jobs:
         wanted = {row[1]: row[2:7] for row in rows if row[0] == job.source.input_id}
-        if wanted and job.format is not None:
-            lines |= _in_file(store, job.format, job, wanted, same)
+        found = (look_again(job, reading) if job.kept else job.detection) if wanted else None
+        fmt = job.format if found and not job.kept else found.format if found else None
+        if found and fmt:
+            lines |= _in_file(store, fmt, found.content, wanted, same)
     return lines
 
 
 def _in_file(
-    store: Store, fmt: Format, job: Job, wanted: dict[int, tuple[str | None, ...]], names: Sequence[str]
+    store: Store, fmt: Format, content: Content, wanted: dict[int, tuple[str | None, ...]], names: Sequence[str]
 ) -> dict[int, int]:
     how = query.plan(fmt, [*store.columns("attempts"), "table"] if fmt.native else None)
     attempts = store.columns("attempts")
@@ -60,7 +65,7 @@ def _in_file(
         f"on a.attempt_id in ({numbers}) and {same} group by c.input_id, a.attempt_id order by c.input_id"
     )
     found: dict[int, int] = {}
-    for batch in _batches(job, _needles(wanted)):
+    for batch in _batches(content, _needles(wanted)):
         for index, attempt_id in on_lines(store, sql, [record.text for record in batch]):
             found.setdefault(attempt_id, batch[index].line)
         if len(found) == len(wanted):
@@ -81,9 +86,9 @@ def _needles(wanted: dict[int, tuple[str | None, ...]]) -> list[bytes] | None:
     return needles
 
 
-def _batches(job: Job, needles: list[bytes] | None) -> Iterator[list[Record]]:
+def _batches(content: Content, needles: list[bytes] | None) -> Iterator[list[Record]]:
     batch: list[Record] = []
-    for record in job.content.records():
+    for record in content.records():
         if record.reason or (needles is not None and not any(needle in record.text for needle in needles)):
             continue
         if parsed(record.text) is None:

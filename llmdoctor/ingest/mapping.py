@@ -57,7 +57,12 @@ def mapped(page: Format, maps: Mapping[str, Alias]) -> Format:
     opened = tuple(alias.root for alias in maps.values() if alias.below != "$")
     recipe = replace(page.recipe, inside=tuple(dict.fromkeys((*page.recipe.inside, *opened))))
     signs = tuple((maps[name].root,) for name in sorted(_CALL & maps.keys())) if page.generic else ()
-    more = with_places(replace(page, recipe=recipe), tuple(additions))
+    told = {(alias.root, alias.below) for alias in maps.values()}
+    fields = {
+        name: tuple(replace(one, guess=one.guess and (one.root, one.below) not in told) for one in aliases)
+        for name, aliases in page.fields.items()
+    }
+    more = with_places(replace(page, recipe=recipe, fields=fields), tuple(additions))
     return replace(more, any_of=page.any_of + signs)
 
 

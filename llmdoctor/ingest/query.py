@@ -179,9 +179,9 @@ def rows_sql(
     kind = f"case when _dead then {DEAD} when {other} then {OTHER} when {call} then {CALL} else {FOREIGN} end"
     columns = []
     for name, type_ in attempts.items():
-        value = f"cast({quoted(name)} as {type_})" if name in given else f"cast(null as {type_})"
+        value = _fitted(quoted(name), given[name], type_) if name in given else f"cast(null as {type_})"
         if name in mapped:
-            value = f"coalesce(cast({quoted(mapped[name])} as {type_}), {value})"
+            value = f"coalesce({_fitted(quoted(mapped[name]), '', type_)}, {value})"
         if name == "vantage" and how.format.vantage:
             value = f"coalesce({value}, {literal(how.format.vantage)})"
         if name == "input_id":
@@ -195,6 +195,19 @@ def rows_sql(
     more = [f"_kind = {OTHER}", *(f"{quoted(name)} is not null" for name in attempts if name not in kept)]
     names = ", ".join(quoted(name) for name in kept)
     return f"select {names}, _bad0, _bad1, _guess, _kind, {' or '.join(more)} as _more from ({rows})"
+
+
+_LARGEST = {"INTEGER": 2_000_000_000, "BIGINT": 9_000_000_000_000_000}
+
+
+def _fitted(value: str, given: str, wanted: str) -> str:
+    """A value in the type of its column. A count beyond all measure becomes the largest one there is: finish.py takes
+    it for impossible and counts it, where a bare cast would end the read of all files."""
+    largest = _LARGEST.get(wanted)
+    if largest is None or given in (wanted, "INTEGER"):
+        return f"cast({value} as {wanted})"
+    bounded = f"case when {value} > {largest} then {largest} when {value} < -{largest} then -{largest} else {value} end"
+    return f"cast({bounded} as {wanted})"
 
 
 def page_sql(how: Plan, raw: str) -> str:

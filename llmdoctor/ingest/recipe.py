@@ -5,7 +5,7 @@ A recipe is data (the settings of a page); `applied` runs it over the records of
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -83,11 +83,18 @@ class Found:
     extra: int = 0
 
 
-def applied(found: Iterator[Found], recipe: Recipe, newest: float) -> Iterator[Found]:
+def applied(
+    found: Iterator[Found],
+    recipe: Recipe,
+    newest: float,
+    unwrap: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+) -> Iterator[Found]:
     """The records that a recipe makes of the objects of a file. `newest` (epoch seconds): no time is later, which tells
-    the year of a time that names none."""
+    the year of a time that names none. `unwrap` takes the elements of opened arrays out of their envelopes."""
     if recipe.opens:
         found = _opened(found, recipe)
+    if unwrap:
+        found = (replace(one, values=unwrap(one.values)) for one in found)
     found = (_mended(one, recipe, newest) for one in found)
     if recipe.join:
         found = _joined(found, recipe.join)

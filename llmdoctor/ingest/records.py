@@ -6,20 +6,23 @@ Clean newline-delimited JSON, the common case, never comes here.
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from llmdoctor.ingest import envelope, layouts
 from llmdoctor.ingest.envelope import STAMP
 from llmdoctor.ingest.layouts import LONGEST, Item
-from llmdoctor.ingest.recipe import AS_IT_IS, Found, Recipe, applied
+from llmdoctor.ingest.recipe import AS_IT_IS, Found, Recipe, applied, with_year
 from llmdoctor.ingest.unpack import Packing, Unpacked
 
 Shape = Literal["lines", "values", "csv", "pairs", "text", "parquet", "sqlite", "prometheus", "binary", "empty"]
 
 _UNQUOTED = re.compile(rb'("(?:[^"\\]|\\.)*"\s*:\s*)("(?:[^"\\]|\\.)*"|[^"{}\[\]]*?)(?=\s*,\s*"|\s*})')
+
+# DuckDB takes some signs in a name for a glob, and a name that is no UTF-8 for a fault.
+_NAME = re.compile(r"[^*?\[\]{}\\\ud800-\udfff]*", re.S)
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Record:
 @dataclass(frozen=True)
 class Content:
     """How to read one file as records. `table` is that of a SQLite file; `above` are the lines of a log above the part
-    of it that stands in the file."""
+    of it that stands in the file; `wrapped`: the envelopes are around the elements of the arrays that are opened."""
 
     path: Path
     packing: Packing
@@ -51,6 +54,7 @@ class Content:
     recipe: Recipe = AS_IT_IS
     table: str = ""
     above: int = 0
+    wrapped: bool = False
 
     @property
     def counts_records(self) -> bool:
@@ -62,7 +66,8 @@ class Content:
     def plain_json(self) -> bool:
         """True where DuckDB can read the file as it is."""
         simple = self.shape == "lines" and self.packing in ("plain", "gzip", "zstd") and self.encoding == "utf-8"
-        return simple and not self.repair and not self.envelopes and self.recipe.idle
+        named = _NAME.fullmatch(str(self.path)) is not None
+        return simple and named and not self.repair and not self.envelopes and self.recipe.idle
 
     def unpacked(self) -> Unpacked:
         """The bytes of the file."""
@@ -74,8 +79,9 @@ class Content:
             yield from self._lines_as_they_are()
             return
         aside: list[Record] = []
-        newest = self.path.stat().st_mtime
-        for one in applied(self._objects(aside), self.recipe, newest):
+        newest = _newest(self.path)
+        unwrap = self._unwrapped if self.wrapped else None
+        for one in applied(self._objects(aside), self.recipe, newest, unwrap):
             yield from aside
             aside.clear()
             text = json.dumps(one.values, ensure_ascii=False).encode("utf-8", "replace")
@@ -104,7 +110,7 @@ class Content:
             if values is None:
                 aside.append(Record(line, text, reason))
                 continue
-            yield Found(line, self._unwrapped(values))
+            yield Found(line, values if self.wrapped else self._unwrapped(values))
 
     def _items(self) -> Iterator[Item]:
         if self.shape == "values":
@@ -148,7 +154,9 @@ class Content:
         return values
 
     def _lines(self) -> Iterator[envelope.Line]:
-        return envelope.peeled(layouts.numbered(self.unpacked().lines(), self.above), self.envelopes)
+        around = () if self.wrapped else self.envelopes
+        lines = envelope.peeled(layouts.numbered(self.unpacked().lines(), self.above), around)
+        return dated(lines, self.path) if around else lines
 
     def _lines_as_they_are(self) -> Iterator[Record]:
         for line in self._lines():
@@ -161,6 +169,18 @@ class Content:
                 yield Record(line.number, fixed, repaired=True, extra=line.extra)
             else:
                 yield Record(line.number, envelope.with_stamp(text, line.at), extra=line.extra)
+
+
+def dated(lines: Iterable[envelope.Line], path: Path) -> Iterator[envelope.Line]:
+    """Lines whose envelope has a time without a year, as journald and syslog write it, with the year of the file."""
+    newest = _newest(path)
+    for line in lines:
+        yield line if line.at is None or line.at[0].isdigit() else replace(line, at=with_year(line.at, newest))
+
+
+def _newest(path: Path) -> float:
+    """When the file was written to last; it may be gone by now."""
+    return path.stat().st_mtime if path.exists() else 0.0
 
 
 def _set_aside(aside: list[Record], line: envelope.Line) -> None:
@@ -191,7 +211,23 @@ def why_not(line: bytes, last: bool) -> str:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return "incomplete last line" if last else "not JSON"
-    return "not JSON" if isinstance(value, dict) else "JSON, but not an object"
+    if not isinstance(value, dict):
+        return "JSON, but not an object"
+    return "half a surrogate pair" if half_a_pair(line) else "not JSON"
+
+
+def half_a_pair(line: bytes) -> bool:
+    """Whether a record holds half of a surrogate pair, as JavaScript writes a text that was cut: the one thing which
+    `parsed` takes and DuckDB does not."""
+    if b"\\ud" not in line and b"\\uD" not in line:
+        return False
+    try:
+        json.dumps(json.loads(line), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False
 
 
 def repaired(line: bytes) -> bytes:

@@ -12,7 +12,7 @@ from llmdoctor.errors import StoreError
 from llmdoctor.ingest import query
 from llmdoctor.ingest.formats import Format
 from llmdoctor.ingest.job import Job
-from llmdoctor.ingest.records import Record, parsed, why_not
+from llmdoctor.ingest.records import Record, half_a_pair, parsed, why_not
 from llmdoctor.redact import snippet
 from llmdoctor.store import Store
 
@@ -56,7 +56,7 @@ def _all(store: Store, fmt: Format, job: Job) -> Iterator[Reject]:
         for record in batch:
             if record.chatter:
                 continue
-            if unread > 0 and (record.reason or parsed(record.text) is None):
+            if unread > 0 and (record.reason or parsed(record.text) is None or half_a_pair(record.text)):
                 unread -= 1
                 last = job.last_open and record.line == job.lines
                 yield Reject(record.line, record.reason or why_not(record.text, last), True, snippet(record.text))

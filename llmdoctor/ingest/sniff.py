@@ -27,10 +27,15 @@ def look(path: Path) -> tuple[Packing, str, bytes]:
 
 
 def encoding_of(sample: bytes) -> str:
-    """UTF-16 by its mark; GB 18030 where most lines with other letters are no UTF-8 and such letters stand in pairs of
-    high bytes, as Chinese does and Latin letters do not; else UTF-8."""
+    """UTF-16 by its mark, or by the zeros beside Latin letters; GB 18030 where most lines with other letters are no
+    UTF-8 and such letters stand in pairs of high bytes, as Chinese does and Latin letters do not; else UTF-8."""
     if sample.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
+    start = sample[:4096]
+    for first, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
+        # A hole that a truncated file has is zeros throughout.
+        if len(start) > 8 and not any(start[first::2]) and b"\0" not in start[1 - first :: 2]:
+            return encoding
     if sample.isascii():
         return "utf-8"
     lines = [line for line in sample.split(b"\n")[:-1] or [sample] if not line.isascii()]
@@ -72,7 +77,14 @@ def is_binary(sample: bytes) -> bool:
     text = sample[: 1 << 16].replace(b"\0", b"")
     control = len(text) - len(text.translate(None, bytes(range(1, 9)) + bytes(range(14, 27)) + bytes(range(28, 32))))
     holes = len(sample[: 1 << 16]) - len(text)
-    return control > len(text) // 10 or (holes > 0 and b"\n" not in sample) or not text
+    return control > len(text) // 30 or (holes > 0 and b"\n" not in sample) or not text
+
+
+def is_table(lines: Sequence[bytes]) -> bool:
+    """True for cells between tabs under a header: a time in the first cell is no envelope."""
+    tabs = lines[0].count(b"\t") if lines else 0
+    some = lines[:50]
+    return tabs > 1 and len(some) > 1 and sum(line.count(b"\t") == tabs for line in some) > 0.8 * len(some)
 
 
 def is_metrics(lines: Sequence[bytes]) -> bool:

@@ -60,7 +60,8 @@ def with_places(page: Format, additions: tuple[tuple[str, Alias], ...]) -> Forma
         fields[name] = (alias, *others)
     signs = tuple((alias.root,) for name, alias in additions if name.endswith(("_ms", "_tokens")))
     kept = {name: aliases or page.fields[name] for name, aliases in fields.items()}
-    return replace(page, fields=kept, any_of=page.any_of + signs if page.generic else page.any_of)
+    nested = tuple((spelled.get(root.lower(), root), below) for root, below in page.nested)
+    return replace(page, fields=kept, nested=nested, any_of=page.any_of + signs if page.generic else page.any_of)
 
 
 def _aliases(page: Format) -> Iterator[Alias]:

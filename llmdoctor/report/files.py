@@ -2,15 +2,16 @@
 
 import os
 import sys
-import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 from types import TracebackType
 from typing import TextIO
 
-from llmdoctor.errors import UsageError
+from llmdoctor.errors import InterruptError, UsageError
 
 
 def check(path: str) -> None:
@@ -23,6 +24,14 @@ def check(path: str) -> None:
         raise UsageError(f"{path}: there is no folder {folder}: make it first, or write elsewhere")
     if not os.access(target if target.exists() else folder, os.W_OK):
         raise UsageError(f"{path}: may not be written: write elsewhere, or change its permissions")
+
+
+def is_database(path: str) -> bool:
+    """Whether a DuckDB file, such as a saved store, stands there."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        return file.read(12)[8:] == b"DUCK"
 
 
 def write(path: str, text: str) -> None:
@@ -40,15 +49,17 @@ def write(path: str, text: str) -> None:
 
 def _replace(target: Path, text: str) -> None:
     mode = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
-    handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+    beside = target.parent / f".{target.name[:100]}.{token_hex(6)}"
+    try:  # from here on: Ctrl-C may come as soon as the file is there
+        with os.fdopen(
+            os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8", newline="\n"
+        ) as file:
             file.write(text)
-        os.chmod(name, mode)
-        os.replace(name, target)
+        beside.chmod(mode)
+        beside.replace(target)
     except BaseException:
         with suppress(OSError):
-            os.unlink(name)
+            beside.unlink()
         raise
 
 
@@ -83,33 +94,62 @@ def coloured(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def _starting() -> str:
+    return "starting"
+
+
 class Progress:
-    """One line on a terminal's standard error for what takes more than a second; silent anywhere else."""
+    """What is being done: one line on a terminal's standard error for what takes more than a second, nothing anywhere
+    else; and, where the work is interrupted, how far it got and what was written by then (`InterruptError`)."""
 
     def __init__(self, wanted: bool) -> None:
         self._live = wanted and sys.stderr.isatty()
-        self._doing, self._begun, self._done = "", time.monotonic(), threading.Event()
+        self._doing: Callable[[], str] = _starting
+        self._reached: Callable[[], str] = _starting
+        self._last = _starting()
+        self._written: list[str] = []
+        self._begun, self._done = time.monotonic(), threading.Event()
         self._thread = threading.Thread(target=self._tell, daemon=True)
 
-    def doing(self, what: str) -> None:
-        """What is being done from now on."""
-        self._doing = what
+    def doing(self, what: str | Callable[[], str], reached: Callable[[], str] | None = None) -> None:
+        """What is being done from now on: a text, or what tells it at any time; `reached` tells how much of it is
+        done."""
+        text = what if callable(what) else None
+        self._doing = text or (lambda: str(what))
+        self._reached = reached or self._doing
+        self._last = self._reached()
+
+    def wrote(self, path: str) -> None:
+        """A file is written now and stays, whatever happens."""
+        self._written.append(path)
+
+    def rest(self) -> None:
+        """Ends the line: the terminal is needed for something else."""
+        self._done.set()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def __enter__(self) -> "Progress":
-        if self._live:
-            self._thread.start()
+        self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._done.set()
-        if self._live:
-            self._thread.join()
+        self.rest()
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            raise InterruptError(self._interrupted()) from error
+
+    def _interrupted(self) -> str:
+        written = f"{' and '.join(self._written) or 'nothing'} {'were' if self._written[1:] else 'was'} written"
+        return f"interrupted while {self._last}; {written}"
 
     def _tell(self) -> None:
-        wrote = False
-        while not self._done.wait(1.0 if not wrote else 0.5):
+        shown = False
+        while not self._done.wait(0.25):
+            self._last = self._reached()
             seconds = time.monotonic() - self._begun
-            say(f"\r\x1b[Kllmdoctor: {self._doing}, {seconds:.0f} s", sys.stderr)
-            wrote = True
-        if wrote:
+            if self._live and seconds >= 1:
+                told = self._doing()
+                say(f"\r\x1b[Kllmdoctor: {told if ', ' in told else f'{told}, {seconds:.0f} s'}", sys.stderr)
+                shown = True
+        if shown:
             say("\r\x1b[K", sys.stderr)

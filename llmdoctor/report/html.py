@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from llmdoctor.diagnose.values import CaseGroup, Diagnosis, as_dict
-from llmdoctor.report import charts, embed, figures, prose, view
+from llmdoctor.report import arrivals, charts, embed, figures, prose, view
 from llmdoctor.report.embed import read_back
 
 __all__ = ["MOST_BYTES", "read_back", "render"]
@@ -81,6 +81,7 @@ def _page(diagnosis: Diagnosis, found: Sequence[view.Finding], caps: Caps) -> tu
         chart=charts.timeline_chart(diagnosis.timeline, found),
         shortened=caps != CAPS[0],
         view=view,
+        arrivals=arrivals,
         json_id=embed.ID,
         slot=Markup(_SLOT),
     )

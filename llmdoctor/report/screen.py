@@ -12,7 +12,7 @@ WIDTH = 80
 _COLOURS = {"bad": "1;31", "warn": "33", "good": "32", "strong": "1", "dim": "2", "": ""}
 _ASCII = {"■": "#", "▲": "!", "●": "*", "○": "-", "…": "...", "\u00a0": " ", "\u2013": "-", "\u2019": "'"}
 # What a bar is drawn with: phases of an attempt, and where it ended badly.
-_ASCII |= {"╌": "c", "┄": "r", "▒": "q", "▓": "p", "░": ".", "█": "#", "─": "-"}
+_ASCII |= {"╌": "c", "┄": "r", "▒": "q", "▓": "p", "░": ".", "█": "#", "─": "-", "·": ".", "│": "|"}
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from llmdoctor.diagnose.values import Cause, Diagnosis, Evidence
-from llmdoctor.report import figures, prose, view
+from llmdoctor.report import arrivals, figures, prose, view
 from llmdoctor.report.columns import fit
 from llmdoctor.report.screen import Screen, is_plain
 from llmdoctor.report.view import Finding
@@ -32,7 +32,9 @@ def render(
             screen.flow(note, "Note: ", "      ", "warn", 5)
         for told in view.exposed(diagnosis, len(diagnosis.inputs) if verbose else 3):
             screen.flow(told, "Secrets: ", "         ", "warn", 8)
-        _metrics(screen, diagnosis, verbose)
+        _arrivals(screen, diagnosis)
+        if verbose or not diagnosis.arrivals:
+            _metrics(screen, diagnosis, verbose)
         _findings(screen, diagnosis, verbose)
         _unknown(screen, diagnosis, verbose)
         if verbose:
@@ -48,6 +50,26 @@ def render(
 def _verdict(screen: Screen, diagnosis: Diagnosis) -> None:
     word = diagnosis.verdict.level.upper()
     screen.flow(diagnosis.verdict.text, f"{word}: ", "", _LEVEL_STYLE[diagnosis.verdict.level], len(word))
+
+
+def _arrivals(screen: Screen, diagnosis: Diagnosis) -> None:
+    """Of a probe: the arrival of one answer hop under hop, its phases, and what the hops' responses differ in."""
+    shown = diagnosis.arrivals
+    if not shown:
+        return
+    longest = arrivals.longest_ms(shown)
+    screen.add()
+    screen.add(f"How one answer arrived, from the send to {figures.duration(longest)}", "strong")
+    rows = [[one.hop, arrivals.line(one, longest), arrivals.caption(one)] for one in shown]
+    for row in screen.grid(rows, "<<<", ((0, 6), (2, 12))):
+        screen.add(row)
+    screen.add()
+    heads = ["", *(f"{name} " for _, name in arrivals.PHASES)]
+    phases = [[one.hop, *(arrivals.phase(one, key) for key, _ in arrivals.PHASES)] for one in shown]
+    screen.heading("Phases", screen.grid([heads, *phases], "<>>>>>>", ((0, 6),)))
+    for name, values in arrivals.differing(shown):
+        told = ", ".join(f"{one.hop} {value}" for one, value in zip(shown, values, strict=True))
+        screen.flow(f"{name}: {told}", "  ", "    ")
 
 
 def _metrics(screen: Screen, diagnosis: Diagnosis, verbose: bool) -> None:

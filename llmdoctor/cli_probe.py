@@ -1,0 +1,328 @@
+"""The command `probe`: is this stream live, held back or faked, and by which hop?"""
+# ruff: noqa: PLC0415  `llmdoctor --help` must not wait for httpx or DuckDB: they are imported where they are used.
+
+import json
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+import click
+
+from llmdoctor import settings
+from llmdoctor.cli_output import put
+from llmdoctor.errors import InputError, UsageError
+from llmdoctor.report import files
+
+if TYPE_CHECKING:
+    from llmdoctor.diagnose import Diagnosis
+    from llmdoctor.probe.plan import Hop, Plan
+    from llmdoctor.probe.run import Target
+
+_OUTPUTS = ("output", "json", "md", "quiet", "verbose", "fail_on")
+
+
+@click.command()
+@click.argument("url")
+@click.option("--direct", metavar="URL|HOST:PORT", help="The application itself, past all proxies.")
+@click.option(
+    "--hop", "hops", multiple=True, metavar="NAME=URL", help="A place between; from the application outwards."
+)
+@click.option("--resolve", multiple=True, metavar="HOST:PORT:ADDR", help="Take this address for a name.")
+@click.option("--protocol", metavar="NAME", help="API dialect; else told by the path.")
+@click.option("--model", metavar="M", default="", help="Model to ask for; else the first that /v1/models lists.")
+@click.option("--body", "body_file", metavar="FILE", help="JSON of your own request instead of ours.")
+@click.option("--key-env", metavar="VAR", help="Environment variable that holds the key.")
+@click.option("--ask-key", is_flag=True, help="Ask for the key, without showing it.")
+@click.option("--header", "headers", multiple=True, metavar="K:V", help="A further request header.")
+@click.option("--insecure", is_flag=True, help="Do not check certificates; the report says so.")
+@click.option("--save", metavar="FILE", help="Keep the trace: a log that 'analyze' reads.")
+@click.option("--quick", is_flag=True, help="Streams only.")
+@click.option("--long", "lasting", is_flag=True, help="Also answers that last for minutes, to find cuts.")
+@click.option("--repeat", default=3, show_default=True, type=click.IntRange(1, 20), help="Streams over each hop.")
+@click.option("--budget", default=30, show_default=True, type=click.IntRange(1), help="Most requests.")
+@click.option("--connect-timeout", default=10.0, show_default=True, metavar="S")
+@click.option("--first-token-timeout", default=120.0, show_default=True, metavar="S")
+@click.option("--idle-timeout", default=60.0, show_default=True, metavar="S")
+@click.option("--total-timeout", default=600.0, show_default=True, metavar="S")
+@click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
+@click.option("-o", "--output", metavar="FILE", help="Write the HTML report.")
+@click.option("--json", metavar="FILE", help="Write the diagnosis as JSON.")
+@click.option("--md", metavar="FILE", help="Write the text for a ticket (Markdown).")
+@click.option("--fail-on", type=click.Choice(settings.LEVELS), help="Exit with 1 where a finding is at least this bad.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
+@click.option("-v", "--verbose", is_flag=True, help="Print all evidence and how every rule ended.")
+def probe(url: str, **given: Any) -> int:
+    """Say whether a stream is live, held back by a proxy, or faked by the application, and which hop does it.
+
+    URL is the public address of the model API. With --direct the same is asked of the application itself. The key is
+    sent to the hosts named here and to no others; it is never written anywhere.
+    """
+    from llmdoctor import cli
+
+    chosen = settings.merged(settings.Settings(), given, [name for name in _OUTPUTS if given[name]])
+    cli.check(chosen)
+    hops = _hops(url, given["direct"], given["hops"])
+    target = _target(hops, given)
+    wanted = _planned(hops, given)
+    if given["dry_run"]:
+        _tell(hops, target, wanted)
+        return 0
+    diagnosis = _probed(target, wanted, url, given)
+    cli.put_out(diagnosis, chosen)
+    return cli.ending(diagnosis, chosen)
+
+
+def _hops(url: str, direct: str | None, named: Sequence[str]) -> list["Hop"]:
+    """From the application outwards; the URL itself is the last, `public` where there are others."""
+    from llmdoctor.probe.plan import Hop
+
+    _check_url("URL", url)
+    found: list[Hop] = []
+    if direct:
+        found.append(_direct(url, direct))
+    for text in named:
+        name, equals, place = text.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"--hop {text}: write it as NAME=URL, as in gateway=http://10.0.0.5:4000")
+        _check_url("--hop", place)
+        found.append(Hop(name.strip(), _with_path(place, url)))
+    found.append(Hop("public" if found else urlsplit(url).hostname or "public", url))
+    if len({hop.name for hop in found}) < len(found):
+        raise UsageError("--hop: two hops have the same name; 'direct' and 'public' are taken")
+    return found
+
+
+def _direct(url: str, direct: str) -> "Hop":
+    from llmdoctor.probe.plan import Hop
+
+    if "://" in direct:
+        _check_url("--direct", direct)
+        return Hop("direct", _with_path(direct, url))
+    host, colon, port = direct.rpartition(":")
+    if not colon or not host or not port.isdigit():
+        raise UsageError(f"--direct {direct}: write it as HOST:PORT, or as a whole URL")
+    return Hop("direct", url, connect_to=direct)
+
+
+def _check_url(option: str, url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UsageError(f"{option} {url}: is no http or https URL, as in https://llm.example.com/v1/chat/completions")
+
+
+def _with_path(place: str, url: str) -> str:
+    """The address with the path of the public URL where it has none of its own."""
+    parts, outer = urlsplit(place), urlsplit(url)
+    path = outer.path if parts.path in ("", "/") else parts.path
+    return urlunsplit((parts.scheme, parts.netloc, path, parts.query or outer.query, ""))
+
+
+def _target(hops: Sequence["Hop"], given: dict[str, Any]) -> "Target":
+    from llmdoctor.probe.exchange import Limits
+    from llmdoctor.probe.protocols import detect, load, names
+    from llmdoctor.probe.run import Target
+
+    name = given["protocol"] or detect(hops[-1].url) or "openai_chat"
+    if name not in names():
+        raise UsageError(f"--protocol {name}: there are {', '.join(names())}")
+    limits = Limits(
+        given["connect_timeout"], given["first_token_timeout"], given["idle_timeout"], given["total_timeout"]
+    )
+    return Target(
+        name,
+        given["model"],
+        _key(given, load(name).KEY_ENV),
+        tuple(_header(text) for text in given["headers"]),
+        _body(given["body_file"]),
+        limits,
+        tuple(_resolved(text) for text in given["resolve"]),
+        not given["insecure"],
+    )
+
+
+def _key(given: dict[str, Any], usual: Sequence[str]) -> str:
+    if given["ask_key"]:
+        return str(click.prompt("Key", hide_input=True, err=True))
+    wanted = given["key_env"]
+    if wanted is not None and not os.environ.get(wanted):
+        raise UsageError(f"--key-env {wanted}: that environment variable is not set; set it, or use --ask-key")
+    return next((os.environ[name] for name in ([wanted] if wanted else usual) if os.environ.get(name)), "")
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip() or "\n" in text or "\r" in text:
+        raise UsageError("--header: write it as NAME:VALUE, as in 'X-Team: search'")
+    return name.strip(), value.strip()
+
+
+def _resolved(text: str) -> tuple[str, int, str]:
+    host, port, address = ([*text.split(":", 2), "", ""])[:3]
+    if not host or not port.isdigit() or not address:
+        raise UsageError(f"--resolve {text}: write it as HOST:PORT:ADDRESS, as in llm.example.com:443:10.0.0.5")
+    return host, int(port), address.strip("[]")
+
+
+def _body(path: str | None) -> dict[str, Any] | None:
+    if path is None:
+        return None
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--body {path}: cannot be read as JSON ({type(error).__name__})") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"--body {path}: must be one JSON object, as it is sent to the model")
+    return found
+
+
+def _planned(hops: Sequence["Hop"], given: dict[str, Any]) -> "Plan":
+    from llmdoctor.probe.plan import plan
+
+    if given["quick"] and given["lasting"]:
+        raise UsageError("--quick and --long: choose one")
+    secure = urlsplit(hops[-1].url).scheme == "https"
+    return plan(hops, given["repeat"], given["budget"], 8000, given["quick"], given["lasting"], secure)
+
+
+def _tell(hops: Sequence["Hop"], target: "Target", wanted: "Plan") -> None:
+    """What would be sent: hosts, requests, one body; the key only as a yes or no."""
+    from llmdoctor.probe.protocols import load
+    from llmdoctor.probe.run import body
+
+    for hop in hops:
+        via = f" (connects to {hop.connect_to})" if hop.connect_to else ""
+        put(f"{hop.name}: {hop.url.partition('?')[0]}{via}")
+    put(f"dialect {target.dialect}; key: {'sent' if target.key else 'none'}; {len(hops)} warm-up requests, then")
+    put(f"{wanted.requests} requests, at most {wanted.tokens:,} output tokens:")
+    for step in wanted.steps:
+        beside = f" with {step.beside} beside it" if step.beside else ""
+        put(f"  {step.hop.name:<10} {step.variant:<8} {step.max_tokens} tokens{beside}")
+    if wanted.dropped:
+        put(f"left out for the budget: {', '.join(wanted.dropped)}")
+    put(f"body of the first: {json.dumps(body(target, wanted.steps[0], load(target.dialect)))}")
+
+
+@dataclass
+class _Live:
+    """One line on a terminal's standard error: which request runs and how its chunks arrive."""
+
+    wanted: int
+    on: bool
+    done: int = 0
+    last: tuple[str, str, int] = ("", "", 0)
+    chunks: int = 0
+
+    def seen(self, hop: str, variant: str, number: int, at_ms: float) -> None:
+        """A chunk arrived."""
+        self.chunks = self.chunks + 1 if self.last == (hop, variant, number) else 1
+        self.last = (hop, variant, number)
+        if self.on:
+            text = f"{self.done + 1}/{self.wanted} {hop} {variant}: {self.chunks} chunks, {at_ms / 1000:.1f} s"
+            files.say(f"\r\x1b[Kllmdoctor: {text}", sys.stderr)
+
+    def clear(self) -> None:
+        """Leaves the line as it was."""
+        if self.on:
+            files.say("\r\x1b[K", sys.stderr)
+
+
+def _probed(target: "Target", wanted: "Plan", url: str, given: dict[str, Any]) -> "Diagnosis":
+    """Sends, writes the trace, and diagnoses it like any other log."""
+    from llmdoctor.probe.run import run, with_model
+    from llmdoctor.probe.trace import rows
+
+    target = with_model(target, wanted.steps[0])
+    live = _Live(wanted.requests, sys.stderr.isatty() and not given["quiet"])
+    lines: list[str] = []
+    endings: list[str] = []
+    try:
+        for trace in run(target, wanted, live.seen):
+            lines += [json.dumps(row, ensure_ascii=False) for row in rows(trace)]
+            endings.append(trace.exchange.ending)
+            live.done += 1
+    finally:
+        live.clear()
+    if endings and all(ending == "dns" for ending in endings):
+        raise InputError(f"{urlsplit(url).hostname}: no hop has an address; check the names, or give --resolve")
+    text = "\n".join(lines) + "\n"
+    if given["save"]:
+        files.write(given["save"], text)
+        return _diagnosed(given["save"], url, given)
+    with tempfile.TemporaryDirectory(prefix="llmdoctor-") as folder:
+        path = Path(folder) / "trace.jsonl"
+        path.write_text(text, encoding="utf-8")
+        return _diagnosed(str(path), url, given)
+
+
+def _diagnosed(path: str, url: str, given: dict[str, Any]) -> "Diagnosis":
+    from llmdoctor.diagnose import Options, diagnose
+    from llmdoctor.ingest import ReadOptions, read
+    from llmdoctor.report.privacy import hidden
+    from llmdoctor.rulebook import load
+    from llmdoctor.store import Store
+
+    with Store() as store:
+        store.create()
+        notes = list(read(store, [path], ReadOptions(format="llmdoctor")))
+        store.run("update inputs set path = ?", [given["save"] or "trace"])
+        if given["insecure"]:
+            notes.append("--insecure: certificates were not checked.")
+        notes += _environment(url)
+        found = diagnose(store, load(), Options(_command(url, given), tuple(notes), verbose=given["verbose"]))
+    return hidden(found, False)
+
+
+def _environment(url: str) -> list[str]:
+    from llmdoctor.probe.client import environment_proxy
+
+    name = environment_proxy(url)
+    return [f"{name} is set and was not followed: the probe goes to the host itself."] if name else []
+
+
+def _command(url: str, given: dict[str, Any]) -> str:
+    """The command line again, without headers, keys and queries."""
+    words = ["llmdoctor", "probe", url.partition("?")[0]]
+    for name in ("direct", "protocol", "model", "save"):
+        words += [f"--{name}", given[name]] if given[name] else []
+    words += [word for hop in given["hops"] for word in ("--hop", hop.partition("?")[0])]
+    words += ["--quick"] * given["quick"] + ["--long"] * given["lasting"] + ["--insecure"] * given["insecure"]
+    return shlex.join(words)
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8100, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option("--tokens", default=100, show_default=True, type=click.IntRange(1), help="Length of an answer.")
+@click.option("--first-ms", default=200.0, show_default=True, help="Until the first token.")
+@click.option("--gap-ms", default=20.0, show_default=True, help="Between tokens.")
+@click.option("--heartbeat-ms", default=0.0, show_default=True, help="A comment this often while nothing is sent.")
+@click.option("--relay", "upstream", metavar="URL", help="Instead: a relay in front of URL that holds streams back.")
+@click.option("--hold", default="whole", show_default=True, metavar="HOW", help="whole, none, 16k, 250ms ...")
+def canary(host: str, port: int, upstream: str | None, hold: str, **given: Any) -> None:
+    """Run the reference server: a stream of known pace, to put behind a proxy under test.
+
+    It answers like a chat completions API, needs no model and says nothing of what it was asked.
+    """
+    from llmdoctor.probe.canary import Settings
+    from llmdoctor.probe.canary import canary as serve
+    from llmdoctor.probe.relay import Hold, relay
+
+    try:
+        server = relay(upstream, Hold.parse(hold), host, port) if upstream else serve(host, port, Settings(**given))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        raise UsageError(f"--port {port}: cannot listen there ({error.strerror}): choose another") from error
+    with server:
+        put(f"{server.url}/v1/chat/completions\nEnd with Ctrl-C.")
+        server.wait()

@@ -1,0 +1,179 @@
+"""Carries out a plan: requests go out, traces come back."""
+
+import json
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from llmdoctor.probe.client import send
+from llmdoctor.probe.exchange import Action, Exchange, Limits, Read, Request
+from llmdoctor.probe.lag import loop_lag
+from llmdoctor.probe.pieces import CONTENT, Placed
+from llmdoctor.probe.plan import Hop, Plan, Step, expected_s, within
+from llmdoctor.probe.protocols import Dialect, load, path_for
+from llmdoctor.probe.reading import Reading
+from llmdoctor.probe.trace import Ask, Trace
+
+Seen = Callable[[str, str, int, float], None]
+"""Told of each content chunk while it runs: hop, variant, number of the request, milliseconds since its send."""
+
+MOST_S = 90.0
+"""Longest time that the optional experiments may take."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What to ask. `body` is the user's own request, as an object, or None; headers (and the key in them) go to the
+    hosts that the user named and nowhere else."""
+
+    dialect: str
+    model: str = ""
+    key: str = ""
+    headers: tuple[tuple[str, str], ...] = ()
+    body: dict[str, Any] | None = None
+    limits: Limits = field(default_factory=Limits)
+    resolve: tuple[tuple[str, int, str], ...] = ()
+    verify: bool = True
+
+
+def run(target: Target, wanted: Plan, seen: Seen | None = None) -> Iterator[Trace]:
+    """One trace a request, in the order of the plan; the warm-up of each hop is not among them. The plan loses its
+    optional experiments where the first answers show that they would take too long."""
+    lag = loop_lag()
+    warm = [_one(target, replace(step, max_tokens=8), 0, None) for step in _first_of_each_hop(wanted.steps)]
+    if wanted.steps and warm:
+        first, pace = _pace(warm[-1])
+        wanted = within(wanted, first, pace, MOST_S) if expected_s(wanted, first, pace) > MOST_S else wanted
+    numbers: dict[tuple[str, str], int] = {}
+    for step in wanted.steps:
+        for trace in _carried_out(target, step, numbers, seen):
+            yield replace(trace, loop_lag_ms=lag.p99_ms)
+
+
+def with_model(target: Target, step: Step) -> Target:
+    """The target with the first model that the server lists, where none was named and it lists any."""
+    if target.model or target.body is not None:
+        return target
+    try:
+        listed = json.loads(_cheap(target, step, "models", 1).exchange.body)["data"]
+        return replace(target, model=str(listed[0]["id"]))
+    except (ValueError, KeyError, IndexError, TypeError):
+        return target
+
+
+def _first_of_each_hop(steps: Sequence[Step]) -> list[Step]:
+    found: dict[Hop, Step] = {}
+    for step in steps:
+        found.setdefault(step.hop, step)
+    return list(found.values())
+
+
+def _pace(trace: Trace) -> tuple[float, float]:
+    """Seconds until the first token, and tokens a second after it."""
+    content = [at for at, _, one in trace.timed() if one.piece.kind in CONTENT]
+    if len(content) < 2 or content[-1] <= content[0]:
+        return trace.exchange.phases.end / 1000, 200.0
+    return content[0] / 1000, min(1000.0, (len(content) - 1) * 1000 / (content[-1] - content[0]))
+
+
+def _carried_out(target: Target, step: Step, numbers: dict[tuple[str, str], int], seen: Seen | None) -> Iterator[Trace]:
+    def number() -> int:
+        key = (step.hop.name, step.variant)
+        numbers[key] = numbers.get(key, 0) + 1
+        return numbers[key]
+
+    if not step.beside:
+        yield _one(target, step, number(), seen)
+        return
+    if step.beside == "cheap":
+        yield _cheap(target, step, "cheap_alone", 1)
+    found: list[Trace] = []
+    begun = threading.Event()
+
+    def stream() -> None:
+        found.append(_one(target, step, number(), seen, begun))
+        begun.set()
+
+    thread = threading.Thread(target=stream, daemon=True, name="probe")
+    thread.start()
+    begun.wait(target.limits.total_s)
+    beside = _one(target, step, 2, seen) if step.beside == "pair" else _cheap(target, step, "cheap", 2)
+    thread.join(target.limits.total_s + 5)
+    yield from found
+    yield beside
+
+
+def _one(target: Target, step: Step, number: int, seen: Seen | None, begun: threading.Event | None = None) -> Trace:
+    """One call. `begun` is set when its first byte is there (or, of a pair, when it is on its way)."""
+    dialect = load(target.dialect)
+    ask = Ask(step.hop.name, step.variant, number, target.model, _route(step.hop.url), step.stream, step.max_tokens)
+    reading: list[Reading] = []
+    placed: list[Placed] = []
+    decoded: list[Placed] = []
+    if begun is not None and step.beside == "pair":
+        threading.Timer(0.05, begun.set).start()
+
+    def on_read(read: Read) -> Action | None:
+        if not reading:
+            reading.append(Reading(dialect, step.stream))
+        new = reading[0].feed(read.data)
+        decoded.extend(new)
+        content = sum(one.piece.kind in CONTENT and one.piece.text_chars > 0 for one in new)
+        if begun is not None:
+            begun.set()
+        for _ in range(content if seen else 0):
+            assert seen is not None
+            seen(step.hop.name, step.variant, number, read.at_ms)
+        return None if content else "waiting"
+
+    exchange = send(_request(target, step, dialect), target.limits, on_read)
+    status = exchange.status or 200
+    again = Reading(dialect, step.stream, status, exchange.fact("content_type") or "")
+    for read in exchange.reads:
+        placed.extend(again.feed(read.data))
+    placed.extend(again.end(exchange.ending == "complete"))
+    return Trace(ask, exchange, tuple(placed), again.ending())
+
+
+def _cheap(target: Target, step: Step, variant: str, number: int) -> Trace:
+    """A request that costs the server nothing: what it waits, the server's loop was busy."""
+    parts = urlsplit(step.hop.url)
+    url = urlunsplit((parts.scheme, parts.netloc, "/v1/models", "", ""))
+    headers = tuple(load(target.dialect).headers(target.key, parts.hostname or "").items()) + target.headers
+    limits = replace(target.limits, first_token_s=30.0, total_s=30.0)
+    request = Request(url, "GET", headers, b"", step.hop.connect_to, target.resolve, verify=target.verify)
+    exchange: Exchange = send(request, limits)
+    return Trace(Ask(step.hop.name, variant, number, "", "/v1/models", False, None), exchange, (), None)
+
+
+def _request(target: Target, step: Step, dialect: Dialect) -> Request:
+    parts = urlsplit(step.hop.url)
+    path = path_for(dialect, parts.path, step.stream, target.model)
+    url = urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+    headers = {"content-type": "application/json", **dialect.headers(target.key, parts.hostname or "")}
+    return Request(
+        url,
+        headers=(*headers.items(), *target.headers),
+        body=json.dumps(body(target, step, dialect)).encode(),
+        connect_to=step.hop.connect_to,
+        resolve=target.resolve,
+        http2=step.http2,
+        accept_encoding=step.encoding,
+        verify=target.verify,
+    )
+
+
+def body(target: Target, step: Step, dialect: Dialect) -> dict[str, Any]:
+    """What is sent: the user's own request with `stream` set, or ours with a nonce against caches."""
+    if target.body is not None:
+        return {**target.body, "stream": step.stream}
+    nonce = secrets.token_hex(4)
+    prompt = f"Note {nonce}. Write the numbers from one to five hundred in words, separated by commas. Begin at once."
+    return dialect.body(target.model, prompt, step.max_tokens, step.stream, step.tools)
+
+
+def _route(url: str) -> str:
+    return urlsplit(url).path or "/"

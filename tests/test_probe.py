@@ -1,0 +1,142 @@
+"""The probe from end to end: real sockets, a stand-in model server, a relay that holds streams back."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llmdoctor.probe.canary import Settings, canary
+from llmdoctor.probe.plan import Hop, plan
+from llmdoctor.probe.relay import Hold, relay
+from llmdoctor.probe.run import Target, run
+from llmdoctor.probe.trace import rows
+
+PATH = "/v1/chat/completions"
+FAST = Settings(tokens=40, first_ms=60, gap_ms=8)
+
+
+@pytest.fixture
+def served() -> Iterator[str]:
+    with canary(settings=FAST) as server:
+        yield server.url
+
+
+@pytest.fixture
+def held(served: str) -> Iterator[str]:
+    with relay(served, Hold.parse("whole")) as server:
+        yield server.url
+
+
+def cli(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "llmdoctor", "probe", *words]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_a_trace_is_a_native_log_of_what_was_sent_and_seen(served: str) -> None:
+    traces = list(run(Target("openai_chat", "m"), plan([Hop("direct", served + PATH)], repeat=2)))
+    written = [row for trace in traces for row in rows(trace)]
+    attempts = [row for row in written if "table" not in row]
+    assert [row["request_id"] for row in attempts[:2]] == ["direct-stream-1", "direct-stream-2"]
+    assert {row["variant"] for row in attempts} >= {
+        "stream",
+        "short",
+        "encoded",
+        "whole",
+        "long",
+        "pair",
+        "cheap",
+        "tools",
+    }
+    stream = attempts[0]
+    assert (stream["outcome"], stream["chunks"], stream["output_tokens"]) == ("completed", 40, 40)
+    assert 50 < stream["ttft_ms"] < stream["total_ms"]
+    whole = next(row for row in attempts if row["variant"] == "whole")
+    assert "ttft_ms" not in whole
+    assert whole["outcome"] == "completed"
+    short = next(row for row in attempts if row["variant"] == "short")
+    assert short["chunks"] == 12
+    kinds = [row["kind"] for row in written if row.get("table") == "chunks" and row["request_id"] == "direct-stream-1"]
+    assert kinds.count("text") == 40
+    assert kinds[-1] == "terminal"
+    assert any(row.get("name") == "http_version" and row["value"] == "HTTP/1.1" for row in written)
+
+
+def test_a_saved_trace_analyzed_says_what_the_probe_said(served: str, held: str, tmp_path: Path) -> None:
+    probed = cli(held + PATH, "--direct", served, "--quick", "--save", "t.jsonl", "--json", "p.json", cwd=tmp_path)
+    assert probed.returncode == 0, probed.stderr
+    command = [sys.executable, "-m", "llmdoctor", "analyze", "t.jsonl", "--json", "a.json", "-q"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    found, again = (json.loads((tmp_path / name).read_text()) for name in ("p.json", "a.json"))
+    for key in ("symptoms", "causes", "metrics", "arrivals", "window"):
+        assert found[key] == again[key]
+    assert [one["hop"] for one in found["arrivals"]] == ["direct", "public"]
+    assert len(found["arrivals"][0]["lumps"]) > 20
+    assert len(found["arrivals"][1]["lumps"]) <= 3
+    assert any(one["id"] == "burst_delivery" and one["state"] == "present" for one in found["symptoms"])
+
+
+def test_the_picture_shows_where_the_stream_was_held(served: str, held: str, tmp_path: Path) -> None:
+    said = cli(held + PATH, "--direct", served, "--quick", cwd=tmp_path).stdout.splitlines()
+    at = next(number for number, line in enumerate(said) if line.startswith("How one answer arrived"))
+    direct, public = said[at + 1], said[at + 2]
+    assert direct.count("│") > 20
+    assert public.count("│") + public.count("█") <= 2
+    assert all(len(line) <= 80 for line in said)
+
+
+def test_keys_and_prompts_are_nowhere(served: str, tmp_path: Path) -> None:
+    key = "sk-test-abcdEFGH1234567890abcdEFGH"
+    command = [sys.executable, "-m", "llmdoctor", "probe", served + PATH, "--quick", "--repeat", "1", "--key-env", "K"]
+    outputs = ["--save", "t.jsonl", "-o", "r.html", "--json", "r.json", "--md", "r.md", "--header", f"X-Extra: {key}"]
+    done = subprocess.run(
+        [*command, *outputs, "-v"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={"K": key, "PATH": ""},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for text in (done.stdout, done.stderr, *(path.read_text() for path in tmp_path.iterdir())):
+        assert key not in text
+        assert "Write the numbers" not in text
+
+
+def test_a_dry_run_sends_nothing_and_shows_no_key(tmp_path: Path) -> None:
+    said = cli("http://127.0.0.1:9/v1/chat/completions", "--direct", "127.0.0.1:8", "--dry-run", cwd=tmp_path)
+    assert said.returncode == 0
+    assert "direct: http://127.0.0.1:9/v1/chat/completions (connects to 127.0.0.1:8)" in said.stdout
+    assert "requests, at most" in said.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["ftp://x"], 2, "no http or https URL"),
+        (["http://127.0.0.1:1", "--hop", "x"], 2, "NAME=URL"),
+        (["http://127.0.0.1:1", "--direct", "nowhere"], 2, "HOST:PORT"),
+        (["http://127.0.0.1:1", "--hop", "public=http://127.0.0.1:2"], 2, "same name"),
+        (["http://127.0.0.1:1", "--protocol", "smoke"], 2, "openai_chat"),
+        (["http://127.0.0.1:1", "--key-env", "NO_SUCH_KEY"], 2, "NO_SUCH_KEY"),
+        (["http://127.0.0.1:1", "--body", "no.json"], 2, "no.json"),
+        (["http://127.0.0.1:1", "--resolve", "x"], 2, "HOST:PORT:ADDRESS"),
+        (["http://127.0.0.1:1", "--quick", "--long"], 2, "choose one"),
+        (["http://no.such.host.invalid"], 3, "no hop has an address"),
+    ],
+)
+def test_what_cannot_be_probed_is_one_line(tmp_path: Path, words: list[str], code: int, says: str) -> None:
+    result = cli(*words, cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (code, "")
+    assert says in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_port_where_nothing_listens_is_an_answer_and_no_error(tmp_path: Path) -> None:
+    result = cli("http://127.0.0.1:1/v1/chat/completions", "--quick", "--json", "r.json", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    found = json.loads((tmp_path / "r.json").read_text())
+    assert found["arrivals"][0]["outcome"] == "failed"
+    assert "no answer" in result.stdout
