@@ -24,7 +24,7 @@ def test_a_draft_passes_its_own_examples_and_reads_its_log(tmp_path: Path) -> No
     made = run("formats", "new", "our_app", "--from", "app.log", "--formats", "pages", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     text = (tmp_path / "pages" / "our_app.md").read_text()
-    assert 'total_ms     = { path = "$.latency", unit = "s" }  # GUESS' in text
+    assert 'total_ms     = { path = "$.latency", unit = "s", guess = true }  # GUESS' in text
     assert "# $.colour" in text
     assert "secret plan" not in text
     assert "green" not in text
@@ -67,10 +67,11 @@ def test_detect_says_what_is_filled_guessed_and_missing(tmp_path: Path) -> None:
     assert said.startswith("app.log: json_app (5 of 5 records looked at have latency)\n")
     assert "one JSON object a line; 5 of 5 are LLM calls" in said
     assert "guessed  latency in s, first_token_time in s" in said
-    assert "missing  http_status or error_type (for rate_limited), output_tokens (for" in said
+    assert "missing  " in said
+    assert "output_tokens (for" in " ".join(said.split())
     (tmp_path / "docker.log").write_text(
         '{"log":"{\\"latency_ms\\":5}\\n","stream":"stdout","time":"2026-01-05T10:00:00Z"}\n'
     )
-    assert "in json envelope" in run("formats", "detect", "docker.log", cwd=tmp_path).stdout.replace(
-        ", json", " in json"
+    assert (
+        "one JSON object a line, json envelope; 1 of 1" in run("formats", "detect", "docker.log", cwd=tmp_path).stdout
     )

@@ -19,6 +19,7 @@ from typing import BinaryIO
 from llmdoctor.errors import InputError, StoreError, UsageError
 from llmdoctor.ingest import copies, filters, finish, known, ledger, ours, saved, tails
 from llmdoctor.ingest.detect import Detection, detect
+from llmdoctor.ingest.fields import Alias
 from llmdoctor.ingest.find import find
 from llmdoctor.ingest.formats import Format, format_named, load_formats
 from llmdoctor.ingest.hidden import hide
@@ -88,7 +89,8 @@ def read(
             store, sorted([*sources, *unusable], key=lambda one: one.input_id), shelf.known, reading, folder
         )
         _READS[store] = _Read(jobs, reading)
-        return (*notes, *replaced, *_fill(store, folder, options, shelf, list(notes), meter))
+        more = _fill(store, folder, options, shelf, list(notes), meter)
+        return (*_doubts(jobs, maps), *notes, *replaced, *more)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
             raise
@@ -98,6 +100,25 @@ def read(
     finally:
         meter.leave()
         store.script("set TimeZone = 'UTC'")
+
+
+def _doubts(jobs: Sequence[Job], maps: Mapping[str, Alias]) -> list[str]:
+    """What a reader must know before anything else: units that were guessed or cannot be, mappings that found nothing.
+    One sentence for all files that share it, warnings first."""
+    said: dict[str, list[str]] = {}
+    for job in jobs:
+        for note in job.notes:
+            if note.startswith(("WARNING", "units guessed")):
+                said.setdefault(note, []).append(job.source.shown)
+    told = [f"{_files(files)}: {note}" for note, files in sorted(said.items(), key=lambda one: one[0][:1] != "W")]
+    keys = frozenset().union(*(job.detection.keys for job in jobs if job.rows))
+    lost = [alias.shown for alias in maps.values() if keys and alias.root not in keys]
+    return [f"--map: no record that was looked at has {path}." for path in lost] + told
+
+
+def _files(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"{names[0]}{more}"
 
 
 def _scratch(store: Store) -> Path:

@@ -47,7 +47,8 @@ def clean(store: Store, jobs: Sequence[Job]) -> None:
 def doubt_units(store: Store, jobs: Sequence[Job]) -> None:
     """Warns, in the note of a file, where the magnitudes speak against the units."""
     found = store.run(
-        "select input_id, count(*) filter (where output_tokens > 50 and total_ms < 5), count(*) "
+        "select input_id, count(*) filter (where output_tokens > 50 and total_ms < 5), "
+        "count(*) filter (where ttft_ms > total_ms * 1.05), count(*) "
         "from attempts where total_ms is not null group by input_id"
     )
     by_id = {job.source.input_id: job for job in jobs}
@@ -59,7 +60,11 @@ def doubt_units(store: Store, jobs: Sequence[Job]) -> None:
                 f"WARNING: taken as seconds, half of the durations are over {middle / 1000:,.0f} s; they are probably "
                 "milliseconds: map the field with its unit"
             )
-    for input_id, too_fast, count in found:
+    for input_id, too_fast, too_late, count in found:
+        if too_late * 2 > count:
+            by_id[input_id].notes.append(
+                "WARNING: in most records the first token comes after the end; one of the two has another unit"
+            )
         if too_fast * 2 > count:
             by_id[input_id].notes.append(
                 "WARNING: more than 50 tokens in less than 5 ms in most records; the durations are probably seconds"

@@ -146,6 +146,11 @@ class Job:
             self.lines, self.blank, self.last_open = before.lines, before.blank, before.last_open
             self.reason, self.notes, self.broken = before.reason, list(before.notes), before.broken
 
+    def give_up(self, reason: str) -> None:
+        """Nothing of it can be used: its lines are foreign, and the others go on."""
+        self.format, self.reason = None, reason
+        self.early, self.rows, self.rejected, self.chatter, self.extra = [], 0, 0, 0, 0
+
     def settle(self) -> None:
         """Counts physical lines and blank ones against the records that were read (`seen` by DuckDB, `early` by the
         copy). AssertionError where lines = rows + rejected + blank + foreign does not hold."""

@@ -74,7 +74,7 @@ def _tolerant(store: Store, fmt: Format, jobs: Sequence[Job], folder: Path) -> N
         jobs[0].copy_to(folder)
         _tolerant(store, fmt, jobs, folder)
     else:
-        raise StoreError(f"{jobs[0].source.shown}: cannot be read as {fmt.id}, although it was written by llmdoctor")
+        jobs[0].give_up(f"DuckDB cannot read it as {fmt.id}")
 
 
 def _read_slim(store: Store, fmt: Format, jobs: Sequence[Job]) -> bool:
@@ -101,8 +101,6 @@ def _read(store: Store, fmt: Format, jobs: Sequence[Job], strict: bool, kept: Se
         store.script(f"create table loaded as {sql}")
     except StoreError:
         store.script("drop table if exists loaded")
-        if len(jobs) == 1 and jobs[0].copied and not strict:
-            raise
         return False
     finally:
         store.script("reset disabled_optimizers")

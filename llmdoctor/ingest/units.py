@@ -52,6 +52,8 @@ def _epoch(number: str, divisor: int | None) -> str:
         seconds = (
             f"case when {number} between 1e8 and 1e11 then {number} when {number} between 1e11 and 1e14 "
             f"then {number} / 1e3 when {number} between 1e14 and 1e17 then {number} / 1e6 "
+            # .NET ticks of the years 1965 to 2060; as nanoseconds since 1970 they would lie in 1990.
+            f"when {number} between 6.2e17 and 6.5e17 then ({number} - 621355968e9) / 1e7 "
             f"when {number} between 1e17 and 1e20 then {number} / 1e9 end"
         )
         return f"to_timestamp({seconds})"
