@@ -194,9 +194,18 @@ def verdict(symptoms: Sequence[Symptom], causes: Sequence[Cause], command: str) 
     if present:
         level: Level = "unhealthy" if any(one.severity in ("high", "critical") for one in present) else "attention"
         return Verdict(level, _what(present, causes), _next(causes, command))
+    reasons = [one.reason for one in symptoms if one.vantage == "probe" and one.state == "unknown"]
+    if doubt := next((reason for reason in reasons if reason != "not decidable"), None):
+        text = f"This probe cannot be believed: {doubt}."
+        return Verdict("undetermined", text, "Probe again from a quieter machine.")
     absent = {one.id for one in symptoms if one.state == "absent"}
     if absent & set(DECIDES_LATENCY) and absent >= set(DECIDES_ERRORS):
-        return Verdict("healthy", "No limit is broken: latency and errors were checked and are fine.", "")
+        live = [place for one in symptoms if one.id == "burst_delivery" and (place := _place(one)) is not None]
+        if not live and any(_place(one) for one in symptoms if one.id == "high_ttft"):
+            text = "Nothing is seen to be wrong, but whether the stream is live could not be told: too few pieces came."
+            return Verdict("undetermined", text, "Probe again with a --body that gives a longer answer in text.")
+        told = f"The stream is live at {' and at '.join(live)}. " if live else ""
+        return Verdict("healthy", f"{told}No limit is broken: latency and errors were checked and are fine.", "")
     what = [word for word, ids in (("latency", DECIDES_LATENCY), ("errors", DECIDES_ERRORS)) if not absent & set(ids)]
     text = f"Nothing is seen to be wrong, but {' and '.join(what)} could not be decided from these logs."
     return Verdict("undetermined", text, "See what could not be checked, and which field would unlock it.")
@@ -205,13 +214,37 @@ def verdict(symptoms: Sequence[Symptom], causes: Sequence[Cause], command: str) 
 def _what(present: Sequence[Symptom], causes: Sequence[Cause]) -> str:
     first = present[0]
     more = f" (and {len(present) - 1} more)" if len(present) > 1 else ""
-    sentence = f"{first.title}{_share(first)}{more}."
+    sentence = f"{_said(first, causes)}{more}."
     if not causes:
         return sentence if first.self_explained else f"{sentence} No cause that is known here explains it."
     best = causes[0]
     equal = f" or, equally, {', '.join(best.equal_to)}" if best.equal_to else ""
     doubt = ", provisional" if best.provisional else ""
     return f"{sentence} Most likely: {best.title}{equal} (confidence {best.confidence:.2f}{doubt})."
+
+
+def _said(symptom: Symptom, causes: Sequence[Cause]) -> str:
+    """The finding in words: its title; of a probe the place first, what happens to the stream there, and the sentence
+    of evidence that holds it against the place inside."""
+    place = _place(symptom)
+    if place is None:
+        return f"{symptom.title}{_share(symptom)}"
+    here = [one for one in causes if (one.symptom, one.subject) == (symptom.id, symptom.subject)]
+    title = symptom.title[0].lower() + symptom.title[1:]
+    if symptom.id == "burst_delivery" and here:
+        names = {one.id for one in here if one.confidence >= here[0].confidence - 0.1}
+        known = {"fake_streaming": "the stream is faked", "not_streaming": "no stream comes", "cache_replay": title}
+        title = known.get(here[0].id, "the stream is held back")
+        if len(names) > 1 and "fake_streaming" in names:
+            title = "the stream is held back or faked on this way"
+    sides = [one for one in here[0].evidence if one.verdict == "for"] if here else []
+    told = next((one.text for one in [*(one for one in sides if "inside" in one.values), *sides]), "")
+    return f"{place}: {title}{_share(symptom)}" + (f": {told}" if told else "")
+
+
+def _place(symptom: Symptom) -> str | None:
+    """The place of a probe that a finding is about."""
+    return symptom.subject.removeprefix("hop=") if symptom.subject.startswith("hop=") else None
 
 
 def _share(symptom: Symptom) -> str:

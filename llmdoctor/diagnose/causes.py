@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from llmdoctor.diagnose import shares
 from llmdoctor.diagnose.evidence import LISTED_FROM, Asked, Judgement, ask_all, explain_away, fill, judge
 from llmdoctor.diagnose.front import Fronts
+from llmdoctor.diagnose.probing import plain, products
 from llmdoctor.diagnose.values import SEVERITIES, Cause, Example, Fix, Symptom, Unexplained, six
 from llmdoctor.ingest import locate
 from llmdoctor.rulebook import CauseRule, Rulebook
@@ -115,7 +116,7 @@ def _best_of_each(candidates: Sequence[_Candidate]) -> list[_Candidate]:
 
 def _ranked(store: Store, best: Sequence[_Candidate], provisional: bool) -> list[Cause]:
     examples = _examples(store, best)
-    products = _products(store)
+    seen = products(store)
     return [
         Cause(
             id=one.judgement.rule.id,
@@ -131,7 +132,7 @@ def _ranked(store: Store, best: Sequence[_Candidate], provisional: bool) -> list
             excess=one.claim.excess if one.claim else None,
             excess_share=one.claim.share if one.claim else None,
             evidence=one.judgement.evidence,
-            fix=_fixes(one.judgement.rule, products),
+            fix=_fixes(one.judgement.rule, seen.get(one.finding.subject) or seen["all"]),
             verify=one.judgement.rule.verify,
             caveat=one.judgement.rule.caveat,
             examples=examples[one.judgement.rule.id],
@@ -140,17 +141,9 @@ def _ranked(store: Store, best: Sequence[_Candidate], provisional: bool) -> list
     ]
 
 
-def _products(store: Store) -> tuple[str, ...]:
-    """Words of the formats that were read: "nginx", "litellm", "vllm"."""
-    formats = store.run("select distinct format from inputs where format is not null order by 1")
-    return tuple(
-        word for (name,) in formats for word in str(name).split("_") if word not in ("json", "app", "llmdoctor")
-    )
-
-
-def _fixes(rule: CauseRule, products: Sequence[str]) -> tuple[Fix, ...]:
-    """Fixes for the products whose logs were read first, the page's order otherwise."""
-    ordered = sorted(rule.fixes, key=lambda fix: not any(word in fix[0].lower() for word in products))
+def _fixes(rule: CauseRule, words: Sequence[str]) -> tuple[Fix, ...]:
+    """Fixes for the products that were seen first, the page's order otherwise."""
+    ordered = sorted(rule.fixes, key=lambda fix: not any(plain(word) in plain(fix[0]) for word in words))
     return tuple(Fix(product, text) for product, text in ordered)
 
 

@@ -92,7 +92,7 @@ class Fronts:
         return any(known[name] == known["all_rows"] for name in need.split("|"))
 
     def _count_other(self, vantage: str, need: str) -> int:
-        """`view.column` = rows of that view where it is known, `table` = rows of that table, `a|b` = the more of both."""
+        """`view.column` = rows of that view where it is known, `table` = rows of that table, `a|b` = the more."""
         if "|" in need:
             return max(self._count(vantage, (one,)) for one in need.split("|"))
         if not re.fullmatch(r"[a-z_]+(\.[a-z_]+)?", need):

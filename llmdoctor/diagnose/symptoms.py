@@ -1,14 +1,18 @@
 """Symptom pages + store -> findings: what is seen, what is not, and what cannot be decided."""
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from llmdoctor.diagnose.front import Fronts
+from llmdoctor.diagnose.probing import distrust
 from llmdoctor.diagnose.values import SEVERITIES, Severity, State, Symptom, instant, six
 from llmdoctor.errors import StoreError
 from llmdoctor.rulebook import Rulebook, SymptomRule
 from llmdoctor.store import Row, Store
 
 MAX_SUBJECTS = 20
+OF_TIMES = ("burst_delivery", "high_ttft", "slow_decode", "slow_overall", "stream_stall", "tail_latency")
+"""Symptoms of the times of single pieces: where the client of a probe lags they are not decided."""
 
 
 def judge_symptoms(store: Store, fronts: Fronts, book: Rulebook, skip: Collection[str]) -> list[Symptom]:
@@ -16,8 +20,10 @@ def judge_symptoms(store: Store, fronts: Fronts, book: Rulebook, skip: Collectio
 
     `skip` are ids that the user asked to ignore; they are judged and shown as suppressed."""
     found: list[Symptom] = []
+    doubt = distrust(store)
     for rule in book.symptoms:
-        found += _judge(store, fronts, rule, rule.id in skip)
+        judged = _judge(store, fronts, rule, rule.id in skip)
+        found += (_doubted(one, doubt) for one in judged) if doubt and rule.id in OF_TIMES else judged
     order: tuple[State, ...] = ("present", "absent", "unknown", "suppressed", "failed")
     return sorted(found, key=lambda one: (order.index(one.state), -SEVERITIES.index(one.severity), one.id, one.subject))
 
@@ -40,10 +46,27 @@ def _judge(store: Store, fronts: Fronts, rule: SymptomRule, ignored: bool) -> It
     if len(held) > MAX_SUBJECTS:
         yield _undecided(rule, "suppressed", f"and {len(held) - MAX_SUBJECTS} more subjects")
     if not held:
-        for row in rows:
-            if row["subject"] == "all" or len(rows) == 1:
-                unknown = row["holds"] is None
-                yield _symptom(rule, row, "unknown" if unknown else "absent", "not decidable" if unknown else None)
+        for row in _whole(rows):
+            unknown = row["holds"] is None
+            yield _symptom(rule, row, "unknown" if unknown else "absent", "not decidable" if unknown else None)
+
+
+def _doubted(symptom: Symptom, doubt: str) -> Symptom:
+    """The symptom as unknown, where it rests on a probe whose client lagged."""
+    if symptom.vantage != "probe" or symptom.state not in ("present", "absent"):
+        return symptom
+    return replace(symptom, state="unknown", severity=symptom.severity, reason=doubt)
+
+
+def _whole(rows: list[Row]) -> list[Row]:
+    """The rows that together tell of everything: `all`, else each place of a probe, else the only one."""
+    for chosen in (
+        [row for row in rows if row["subject"] == "all"],
+        [row for row in rows if str(row["subject"]).startswith("hop=")][:MAX_SUBJECTS],
+    ):
+        if chosen:
+            return chosen
+    return rows if len(rows) == 1 else []
 
 
 def _symptom(rule: SymptomRule, row: Row, state: State, reason: str | None) -> Symptom:

@@ -15,7 +15,7 @@ PHASES: tuple[tuple[str, str], ...] = (
     ("ttft_ms", "first token"),
     ("total_ms", "end"),
 )
-_WIDE = 40
+_WIDE = 38
 
 
 def longest_ms(arrivals: Sequence[Arrival]) -> float:
@@ -40,7 +40,7 @@ def caption(arrival: Arrival) -> str:
         status = f"HTTP {arrival.http_status}" if arrival.http_status else "no answer"
         return f"{arrival.outcome}, {status}, no text"
     first = figures.duration(arrival.phases.get("ttft_ms"))
-    return f"first token {first}, {arrival.chunks} chunks"
+    return f"first {first}, {arrival.chunks} chunks"
 
 
 def phase(arrival: Arrival, name: str) -> str:

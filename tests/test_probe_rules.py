@@ -1,0 +1,290 @@
+"""A probe's rows through the rules: which place changes the stream, by what, and which streams are left alone.
+
+The traces are real ones: our reference server, relays before it and small servers with one fault each, over sockets of
+this machine. Nothing rests on how fast that is, only on how the places compare."""
+
+import http.client
+import json
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from http.server import HTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from llmdoctor import ingest, rulebook
+from llmdoctor.diagnose import Diagnosis, diagnose
+from llmdoctor.probe.canary import Settings, canary
+from llmdoctor.probe.plan import BASE_TOKENS, BROWSER, LONG_TOKENS, SHORT_TOKENS, Hop, Plan, Step
+from llmdoctor.probe.relay import Hold, relay
+from llmdoctor.probe.run import Target, run
+from llmdoctor.probe.serving import Answer, Serving, serve
+from llmdoctor.probe.trace import rows
+from llmdoctor.store import Store
+
+PATH = "/v1/chat/completions"
+MODEL = Settings(tokens=4000, first_ms=80, gap_ms=5)
+SHORT = Settings(tokens=6, first_ms=300, gap_ms=1)
+BOOK = rulebook.load()
+
+Open = Callable[[Serving], Serving]
+"""Turns a server into another one before it."""
+
+
+def _event(text: str, reason: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": {"content": text} if text else {}, "finish_reason": reason}
+    return b"data: " + json.dumps({"id": "x", "pad": "." * 150, "choices": [choice]}).encode() + b"\n\n"
+
+
+class _App(Answer):
+    """An application that is no good: `kind` says how. Its model takes 80 ms and 5 ms a token."""
+
+    kind = ""
+    server_version = "uvicorn"
+
+    def do_GET(self) -> None:  # noqa: N802 - http.server calls it by this name
+        self.answer_json({"data": []})
+
+    def do_POST(self) -> None:  # noqa: N802 - http.server calls it by this name
+        asked = json.loads(self.read_body(1 << 20))
+        wanted = int(asked.get("max_tokens") or asked.get("max_completion_tokens") or 100)
+        if not asked.get("stream") or self.kind == "json":
+            time.sleep(0.08 + 0.005 * wanted)
+            message = {"role": "assistant", "content": "word " * wanted}
+            self.answer_json({"id": "x", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+            return
+        self._stream(wanted, "tools" in asked)
+
+    def _stream(self, wanted: int, with_tools: bool) -> None:
+        self.begin(200, {"Content-Type": "text/event-stream"})
+        late = self.kind in ("burst", "paced") or (self.kind == "tools" and with_tools)
+        time.sleep(0.08 + (0.005 * wanted if late else 0))
+        several = 4 if self.kind == "speculative" else 1
+        if self.kind == "thinking":
+            time.sleep(1.2)
+        pieces = [_event("word " * several) for _ in range(wanted // several)]
+        if late and self.kind != "paced":
+            self.send(b"".join(pieces))
+        else:
+            for piece in pieces:
+                time.sleep(0.003 if self.kind == "paced" else 0.005 * several)
+                self.send(piece)
+        self.send(_event("", "stop") + (b"" if self.kind == "no_end" else b"data: [DONE]\n\n"))
+        self.finish_stream()
+
+
+class _Gzip(Answer):
+    """A proxy that compresses and never flushes."""
+
+    upstream = ""
+
+    def do_POST(self) -> None:  # noqa: N802 - http.server calls it by this name
+        place = urlsplit(self.upstream)
+        connection = http.client.HTTPConnection(place.hostname or "", place.port)
+        packed = "gzip" in self.headers.get("Accept-Encoding", "")
+        connection.request("POST", self.path, self.read_body(1 << 20), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        headers = {"Content-Type": "text/event-stream", "Server": "express"}
+        self.begin(200, headers | ({"Content-Encoding": "gzip"} if packed else {}))
+        coder = zlib.compressobj(wbits=31)
+        while piece := response.read1(1 << 16):
+            self.send(coder.compress(piece) if packed else piece)
+        self.send(coder.flush() if packed else b"")
+        self.finish_stream()
+        connection.close()
+
+
+def _model() -> Serving:
+    return canary(settings=MODEL)
+
+
+def _app(kind: str) -> Serving:
+    return serve("127.0.0.1", 0, type("App", (_App,), {"kind": kind}))
+
+
+def _one_at_a_time() -> Serving:
+    """A server that answers nobody else while it streams."""
+    return Serving(HTTPServer(("127.0.0.1", 0), type("App", (_App,), {})))  # type: ignore[arg-type]  # not threading
+
+
+def _held(hold: str) -> Open:
+    return lambda server: relay(server.url, Hold.parse(hold))
+
+
+def _compressing(server: Serving) -> Serving:
+    return serve("127.0.0.1", 0, type("Gzip", (_Gzip,), {"upstream": server.url}))
+
+
+def _steps(hops: Sequence[Hop]) -> Iterator[Step]:
+    for _ in range(3):
+        yield from (Step(hop, "stream", BASE_TOKENS) for hop in hops)
+    for hop in hops:
+        yield Step(hop, "short", SHORT_TOKENS)
+        yield Step(hop, "encoded", encoding=BROWSER)
+        yield Step(hop, "long", LONG_TOKENS)
+        yield Step(hop, "tools", tools=True)
+    yield Step(hops[0], "whole", stream=False)
+    yield Step(hops[0], "pair", beside="pair")
+    yield Step(hops[0], "cheap", beside="cheap")
+
+
+def _probed(start: Callable[[], Serving], before: Sequence[Open], shown: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows of a probe: a server, relays before it, and which of those places are asked."""
+    with ExitStack() as stack:
+        servers = [stack.enter_context(start())]
+        for one in before:
+            servers.append(stack.enter_context(one(servers[-1])))
+        places = dict(zip(("direct", "public", "edge"), servers, strict=False))
+        hops = [Hop(name, places[name].url + PATH) for name in shown]
+        return [row for trace in run(Target("openai_chat", "m"), Plan(tuple(_steps(hops)))) for row in rows(trace)]
+
+
+BOTH = ("direct", "public")
+CASES: Mapping[str, Callable[[], list[dict[str, Any]]]] = {
+    "whole": partial(_probed, _model, [_held("whole")], BOTH),
+    "whole seen from outside": partial(_probed, _model, [_held("whole")], ("public",)),
+    "passed on": partial(_probed, _model, [_held("none")], BOTH),
+    "4096": partial(_probed, _model, [_held("4096")], BOTH),
+    "250ms": partial(_probed, _model, [_held("250ms")], BOTH),
+    "edge only": partial(_probed, _model, [_held("none"), _held("16k")], ("direct", "public", "edge")),
+    "compressed": partial(_probed, _model, [_compressing], BOTH),
+    "faked": partial(_probed, partial(_app, "burst"), [_held("none")], BOTH),
+    "faked at a pace": partial(_probed, partial(_app, "paced"), [], ("direct",)),
+    "tools": partial(_probed, partial(_app, "tools"), [_held("none")], BOTH),
+    "document": partial(_probed, partial(_app, "json"), [], ("direct",)),
+    "no end mark": partial(_probed, partial(_app, "no_end"), [], ("direct",)),
+    "several tokens an event": partial(_probed, partial(_app, "speculative"), [_held("none")], BOTH),
+    "one at a time": partial(_probed, _one_at_a_time, [], ("direct",)),
+    "short answers": partial(
+        _probed, partial(canary, settings=Settings(tokens=6, first_ms=300, gap_ms=1)), [], ("direct",)
+    ),
+    "long prefill": partial(_probed, partial(_app, "thinking"), [], ("direct",)),
+}
+
+
+@pytest.fixture(scope="session")
+def traces() -> dict[str, list[dict[str, Any]]]:
+    """The rows of every case; a few at a time, since they mostly wait."""
+    with ThreadPoolExecutor(4) as pool:
+        return dict(zip(CASES, pool.map(lambda case: case(), CASES.values()), strict=True))
+
+
+@pytest.fixture
+def judged(traces: dict[str, list[dict[str, Any]]], tmp_path: Path) -> Callable[..., Diagnosis]:
+    """The diagnosis of one case, its rows changed by `change` first."""
+
+    def judge(case: str, change: Callable[[dict[str, Any]], dict[str, Any]] = lambda row: row) -> Diagnosis:
+        path = tmp_path / "trace.jsonl"
+        quiet = [row | {"value": "0.4"} if row.get("name") == "loop_lag_ms" else row for row in traces[case]]
+        path.write_text("".join(json.dumps(change(row)) + "\n" for row in quiet))
+        with Store() as store:
+            store.create()
+            ingest.read(store, [str(path)])
+            return diagnose(store, BOOK)
+
+    return judge
+
+
+Judged = Callable[..., Diagnosis]
+
+
+def _findings(diagnosis: Diagnosis) -> set[tuple[str, str]]:
+    return {(one.id, one.subject) for one in diagnosis.present}
+
+
+@pytest.mark.parametrize(
+    ("case", "place", "cause"),
+    [
+        ("whole", "public", "full_body_buffering"),
+        ("4096", "public", "proxy_buffering"),
+        ("250ms", "public", "timer_flush"),
+        ("edge only", "edge", "proxy_buffering"),
+        ("compressed", "public", "compression_buffering"),
+        ("faked", "direct", "fake_streaming"),
+        ("tools", "direct", "tools_buffering"),
+    ],
+)
+def test_the_place_and_the_cause_are_named(judged: Judged, case: str, place: str, cause: str) -> None:
+    found = judged(case)
+    assert ("burst_delivery", f"hop={place}") in _findings(found)
+    assert {one.subject for one in found.present if one.id == "burst_delivery"} == {f"hop={place}"}
+    assert found.causes[0].id == cause
+    assert found.causes[0].confidence >= 0.7
+    assert all(other.confidence < 0.7 for other in found.causes[1:])
+    assert found.verdict.level == "unhealthy"
+    assert found.verdict.text.startswith(f"{place}: ")
+
+
+def test_the_size_of_the_buffer_is_estimated(judged: Judged) -> None:
+    assert "a buffer of 4 KB" in str(judged("4096").causes[0].evidence)
+    assert "a buffer of 16 KB" in str(judged("edge only").causes[0].evidence)
+
+
+@pytest.mark.parametrize("case", ["passed on", "several tokens an event", "long prefill"])
+def test_a_live_stream_is_called_live(judged: Judged, case: str) -> None:
+    found = judged(case)
+    assert _findings(found) == set()
+    assert found.verdict.level == "healthy"
+    assert found.verdict.text.startswith("The stream is live at direct")
+
+
+def test_from_outside_it_is_held_back_or_faked(judged: Judged) -> None:
+    found = judged("whole seen from outside")
+    assert {"fake_streaming", "full_body_buffering"} <= {one.id for one in found.causes}
+    assert all(one.confidence < 0.7 for one in found.causes)
+
+
+def test_one_place_is_enough_where_the_first_token_waits_for_the_length(judged: Judged) -> None:
+    found = judged("faked at a pace")
+    assert ("burst_delivery", "hop=direct") in _findings(found)
+    assert found.causes[0].id == "fake_streaming"
+
+
+def test_a_document_is_no_stream(judged: Judged) -> None:
+    found = judged("document")
+    assert ("protocol_fault", "fault=json_instead_of_stream at direct") in _findings(found)
+    assert found.causes[0].id == "not_streaming"
+
+
+def test_a_missing_end_mark_is_a_fault_of_the_protocol(judged: Judged) -> None:
+    assert ("protocol_fault", "fault=no_terminator at direct") in _findings(judged("no end mark"))
+
+
+def test_a_server_that_takes_one_at_a_time_is_found(judged: Judged) -> None:
+    found = judged("one at a time")
+    assert _findings(found) == {("high_ttft", "variant=cheap"), ("high_ttft", "variant=pair")}
+    assert found.causes[0].id == "event_loop_stall"
+
+
+def test_answers_too_short_to_judge_are_not_judged(judged: Judged) -> None:
+    found = judged("short answers")
+    assert _findings(found) == set()
+    assert found.verdict.level == "undetermined"
+
+
+def test_a_header_that_is_used_up_inside_names_the_second_proxy(judged: Judged) -> None:
+    def sent(row: dict[str, Any]) -> dict[str, Any]:
+        inner = str(row.get("request_id", "")).startswith("direct") and row.get("name") == "cache_control"
+        return row | {"name": "x_accel_buffering", "value": "no"} if inner else row
+
+    assert judged("4096", sent).causes[0].id == "inner_hop_consumes_header"
+
+
+def test_a_lagging_client_is_not_believed(judged: Judged) -> None:
+    found = judged("whole", lambda row: row | {"value": "40"} if row.get("name") == "loop_lag_ms" else row)
+    assert found.verdict.level == "undetermined"
+    assert "40 ms late" in found.verdict.text
+    assert found.causes == ()
+
+
+def test_the_fix_is_that_of_the_product_that_the_headers_name(judged: Judged) -> None:
+    def renamed(row: dict[str, Any]) -> dict[str, Any]:
+        return row | {"value": "1.1 Caddy"} if row.get("name") == "via" else row
+
+    assert judged("whole", renamed).causes[0].fix[0].product == "Caddy"
