@@ -245,8 +245,9 @@ def _probed(target: "Target", wanted: "Plan", url: str, given: dict[str, Any]) -
     live = _Live(wanted.requests, sys.stderr.isatty() and not given["quiet"])
     lines: list[str] = []
     endings: list[str] = []
+    dropped: list[str] = []
     try:
-        for trace in run(target, wanted, live.seen):
+        for trace in run(target, wanted, live.seen, dropped.extend):
             lines += [json.dumps(row, ensure_ascii=False) for row in rows(trace)]
             endings.append(trace.exchange.ending)
             live.done += 1
@@ -257,14 +258,14 @@ def _probed(target: "Target", wanted: "Plan", url: str, given: dict[str, Any]) -
     text = "\n".join(lines) + "\n"
     if given["save"]:
         files.write(given["save"], text)
-        return _diagnosed(given["save"], url, given)
+        return _diagnosed(given["save"], url, given, dropped)
     with tempfile.TemporaryDirectory(prefix="llmdoctor-") as folder:
         path = Path(folder) / "trace.jsonl"
         path.write_text(text, encoding="utf-8")
-        return _diagnosed(str(path), url, given)
+        return _diagnosed(str(path), url, given, dropped)
 
 
-def _diagnosed(path: str, url: str, given: dict[str, Any]) -> "Diagnosis":
+def _diagnosed(path: str, url: str, given: dict[str, Any], dropped: Sequence[str]) -> "Diagnosis":
     from llmdoctor.diagnose import Options, diagnose
     from llmdoctor.ingest import ReadOptions, read
     from llmdoctor.report.privacy import hidden
@@ -275,6 +276,8 @@ def _diagnosed(path: str, url: str, given: dict[str, Any]) -> "Diagnosis":
         store.create()
         notes = list(read(store, [path], ReadOptions(format="llmdoctor")))
         store.run("update inputs set path = ?", [given["save"] or "trace"])
+        if dropped:
+            notes.append(f"Not looked at, for the budget of requests or time: {', '.join(dropped)}.")
         if given["insecure"]:
             notes.append("--insecure: certificates were not checked.")
         notes += _environment(url)

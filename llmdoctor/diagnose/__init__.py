@@ -67,7 +67,7 @@ def diagnose(store: Store, book: Rulebook, options: Options | None = None) -> Di
         unexplained=causes.unexplained,
         unknown=(
             *unshared_ids(store, book),
-            *missing_fields(book, [*_missing_of_symptoms(fronts, book), *causes.missing]),
+            *missing_fields(store, book, [*_missing_of_symptoms(fronts, book), *causes.missing]),
         ),
         timeouts=advise_timeouts(store, fronts, incident=bool(findings)),
         rules=_tally(book, symptoms, causes),

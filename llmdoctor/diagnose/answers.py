@@ -39,6 +39,9 @@ LOGGED_AS: Mapping[str, str | None] = {
     "tries.gap_ms": "task_id",
 }
 
+# What only a probe can see: no log would be more complete with it.
+PROBED = frozenset({"hop", "variant", "facts", "hops", "probes", "shapes", "lump_sizes", "beside"})
+
 # Latency is decided by any of the first, errors by all of the second.
 DECIDES_LATENCY = ("high_ttft", "tail_latency", "slow_overall")
 DECIDES_ERRORS = ("errors",)
@@ -168,11 +171,15 @@ def _filled(at: str, row: dict[str, object], retries: int) -> Bin:
     )
 
 
-def missing_fields(book: Rulebook, wanted: Iterable[tuple[str, str]]) -> tuple[MissingField, ...]:
-    """What would be known with one more field: (field, rule) pairs, the field that unlocks most rules first."""
+def missing_fields(store: Store, book: Rulebook, wanted: Iterable[tuple[str, str]]) -> tuple[MissingField, ...]:
+    """What would be known with one more field: (field, rule) pairs, the field that unlocks most rules first. Nobody can
+    add a field to a probe, so for one alone there are none."""
+    if store.run("select bool_and(vantage = 'probe') from attempts")[0][0]:
+        return ()
     unlocks: dict[str, set[str]] = defaultdict(set)
-    for field, rule_id in wanted:
-        if (logged := LOGGED_AS.get(field, field)) is not None:
+    for need, rule_id in wanted:
+        field = "|".join(one for one in need.split("|") if one.partition(".")[0] not in PROBED)
+        if field and (logged := LOGGED_AS.get(field, field)) is not None:
             unlocks[logged].add(rule_id)
     ordered = sorted(unlocks, key=lambda field: (-len(unlocks[field]), field))
     return tuple(

@@ -39,14 +39,18 @@ class Target:
     verify: bool = True
 
 
-def run(target: Target, wanted: Plan, seen: Seen | None = None) -> Iterator[Trace]:
+def run(
+    target: Target, wanted: Plan, seen: Seen | None = None, left_out: Callable[[Sequence[str]], None] | None = None
+) -> Iterator[Trace]:
     """One trace a request, in the order of the plan; the warm-up of each hop is not among them. The plan loses its
-    optional experiments where the first answers show that they would take too long."""
+    optional experiments where the first answers show that they would take too long; `left_out` is told which."""
     lag = loop_lag()
     warm = [_one(target, replace(step, max_tokens=8), 0, None) for step in _first_of_each_hop(wanted.steps)]
     if wanted.steps and warm:
         first, pace = _pace(warm[-1])
         wanted = within(wanted, first, pace, MOST_S) if expected_s(wanted, first, pace) > MOST_S else wanted
+    if left_out is not None:
+        left_out(wanted.dropped)
     numbers: dict[tuple[str, str], int] = {}
     for step in wanted.steps:
         for trace in _carried_out(target, step, numbers, seen):
