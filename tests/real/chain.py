@@ -15,7 +15,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -25,7 +24,7 @@ from types import TracebackType
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-TOOLS = Path(sys.executable).parent
+TOOLS = ROOT / ".venv-real" / "bin"
 MODEL_FILE = ROOT / ".venv-real" / "model" / "small.gguf"
 MODEL = "small.gguf"  # the id under which the server offers the file
 READY_WITHIN_S = 60.0
@@ -138,14 +137,14 @@ class Chain:
     def model(self, slots: int) -> Part:
         """The model server: generates `slots` answers at a time, queues the others."""
         port = free_port()
-        return self._start("model", port, model_command(port, slots), "/v1/models")
+        return self.start("model", port, model_command(port, slots), "/v1/models")
 
     def app(self, module: str, **environment: str) -> Part:
         """A Flask app of this folder under gunicorn with threads (a common way to deploy one)."""
         port = free_port()
         options = ["-k", "gthread", "--threads", "32", "--bind", f"127.0.0.1:{port}"]
         command = [str(TOOLS / "python"), "-m", "gunicorn", *options, f"tests.real.{module}:app"]
-        return self._start(module, port, command, "/health", **environment)
+        return self.start(module, port, command, "/health", **environment)
 
     def nginx(self, upstream: int, location: str = "", http: str = "", server: str = "") -> Part:
         """nginx before the port `upstream`; further directives for the three levels. Log: work/nginx.log."""
@@ -158,13 +157,13 @@ class Chain:
         path = self.work / "nginx.conf"
         path.write_text(config)
         binary = shutil.which("nginx") or "/usr/sbin/nginx"
-        return self._start("nginx", port, [binary, "-c", str(path), "-e", str(self.work / "nginx-error.log")], "")
+        return self.start("nginx", port, [binary, "-c", str(path), "-e", str(self.work / "nginx-error.log")], "")
 
     def litellm(self, upstream: int) -> Part:
         """The LiteLLM proxy before the model server. Log: work/litellm.jsonl (see litellm_log.py)."""
         port = free_port()
         command, environment = self.litellm_command(port, upstream)
-        return self._start("litellm", port, command, LITELLM_READY, **environment)
+        return self.start("litellm", port, command, LITELLM_READY, **environment)
 
     def litellm_command(self, port: int, upstream: int) -> tuple[list[str], dict[str, str]]:
         """Write LiteLLM's configuration; returns how it starts and in which environment."""
@@ -179,7 +178,8 @@ class Chain:
         }
         return [str(TOOLS / "litellm"), "--config", str(path), "--host", "127.0.0.1", "--port", str(port)], environment
 
-    def _start(self, name: str, port: int, command: list[str], ready_path: str, **environment: str) -> Part:
+    def start(self, name: str, port: int, command: list[str], ready_path: str, **environment: str) -> Part:
+        """Start any part and wait until it answers `ready_path`; raises PartFailedError."""
         output = self.work / f"{name}.out"
         part = Part(name, port, command, ready_path, output, {"PYTHONDONTWRITEBYTECODE": "1", **environment})
         self.parts.append(part)
