@@ -78,7 +78,7 @@ def analyze(context: click.Context, /, paths: tuple[str, ...], **given: Any) -> 
     typed = [name for name in given if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT]
     chosen = settings.merged(settings.load(Path.cwd()), given, typed)
     check(chosen)
-    with files.Progress(not chosen.quiet) as progress:
+    with files.Progress(not chosen.quiet, lambda: _CTRL_C.at is not None) as progress:
         diagnosis = _diagnosis(sorted(set(paths)), chosen, progress)
         put_out(diagnosis, chosen, progress)
     return ending(diagnosis, chosen)

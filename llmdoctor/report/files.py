@@ -102,8 +102,9 @@ class Progress:
     """What is being done: one line on a terminal's standard error for what takes more than a second, nothing anywhere
     else; and, where the work is interrupted, how far it got and what was written by then (`InterruptError`)."""
 
-    def __init__(self, wanted: bool) -> None:
-        self._live = wanted and sys.stderr.isatty()
+    def __init__(self, wanted: bool, pressed: Callable[[], bool] = lambda: False) -> None:
+        """`pressed`: whether Ctrl-C came. Libraries turn it into errors of their own."""
+        self._live, self._pressed = wanted and sys.stderr.isatty(), pressed
         self._doing: Callable[[], str] = _starting
         self._reached: Callable[[], str] = _starting
         self._last = _starting()
@@ -135,7 +136,7 @@ class Progress:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.rest()
-        if kind is not None and issubclass(kind, KeyboardInterrupt):
+        if kind is not None and (issubclass(kind, KeyboardInterrupt) or self._pressed()):
             raise InterruptError(self._interrupted()) from error
 
     def _interrupted(self) -> str:
