@@ -315,7 +315,9 @@ with summed as (
     where  variant in ('stream', 'long') and shape = 'lumps'
     group  by hop, place
 ), fitted as (
-    select s.*, min(b.size_bytes) as buffer_bytes
+    select s.hop as hop, s.place as place, s.inner_hop as inner_hop, s.inner_gap_ms as inner_gap_ms, s.streams as streams,
+           s.lumpy as lumpy, s.gap_ms as gap_ms, s.lump_bytes as lump_bytes, s.lump_chunks as lump_chunks,
+           s.lump_ms as lump_ms, min(b.size_bytes) as buffer_bytes
     from   summed s
     left   join (select 4096 as size_bytes union all select 8192 union all select 16384 union all select 32768
                  union all select 65536) b
