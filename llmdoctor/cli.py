@@ -136,16 +136,8 @@ def _diagnosis(paths: Sequence[str], chosen: settings.Settings, progress: files.
         shown = {**chosen.shown(), **resolved(store)}
         options = Options(_command(paths, chosen), tuple(notes), shown, chosen.ignore, chosen.only, chosen.verbose)
         found = diagnose(store, rulebook, options)
-    _spare_logs([file.path for file in found.inputs if file.rows], chosen)
+    files.spare([file.path for file in found.inputs if file.rows], (chosen.output, chosen.json, chosen.md))
     return hidden(found, chosen.hash_ids)
-
-
-def _spare_logs(read: Sequence[str], chosen: settings.Settings) -> None:
-    """An output never replaces a log that was read; a former report in the same folder it may."""
-    logs = {os.path.realpath(path) for path in read if path != "-"}
-    for path in (chosen.output, chosen.json, chosen.md):
-        if path and path != "-" and os.path.realpath(path) in logs:
-            raise UsageError(f"{path}: is one of the logs that were read: write elsewhere")
 
 
 def _command(paths: Sequence[str], chosen: settings.Settings) -> str:

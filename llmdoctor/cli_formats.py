@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmdoctor.cli_output import put, put_page, put_results, put_table
+from llmdoctor.cli_output import put, put_new, put_page, put_results, put_table
 from llmdoctor.errors import InputError, UsageError
 from llmdoctor.redact import mask
-from llmdoctor.report import files
 
 if TYPE_CHECKING:
     from llmdoctor.ingest.detect import Detection
@@ -137,11 +136,7 @@ def formats_new(name: str, log: str, folder: str) -> None:
         store.create()
         columns = store.columns("attempts")
     text = draft(name, Path(log), detect(Path(log), [generic]), generic, columns)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{path.parent}: cannot be made ({error.strerror}): choose another --formats DIR") from error
-    files.write(str(path), text)
+    put_new(path, text, "--formats")
     put(f"{path}\nLook at its guesses, then: llmdoctor formats test {name} --formats {shlex.quote(folder)}")
     put(f"Use it: llmdoctor analyze {shlex.quote(log)} --formats {shlex.quote(folder)}")
 

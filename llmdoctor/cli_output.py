@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from llmdoctor.errors import InputError
+from llmdoctor.errors import InputError, UsageError
 from llmdoctor.report import columns, figures, files
 
 
@@ -20,6 +20,15 @@ def put_page(path: Path) -> None:
         put(path.read_text(encoding="utf-8").rstrip())
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from error
+
+
+def put_new(path: Path, text: str, option: str) -> None:
+    """Writes a new page, and its folder where there is none; UsageError where that cannot be made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path.parent}: cannot be made ({error.strerror}): choose another {option} DIR") from error
+    files.write(str(path), text)
 
 
 def put_table(rows: Sequence[Sequence[str]]) -> None:

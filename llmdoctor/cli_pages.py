@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmdoctor.cli_output import put, put_page, put_results, put_table
+from llmdoctor.cli_output import put, put_new, put_page, put_results, put_table
 from llmdoctor.errors import UsageError
-from llmdoctor.report import files
 
 if TYPE_CHECKING:
     from llmdoctor.pages import Page
@@ -101,9 +100,5 @@ def rules_new(rule_id: str, kind: str, folder: str) -> None:
     text = skeleton(rule_id, kind)
     if path.exists():
         raise UsageError(f"{path}: is there already: choose another id, or edit it")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{path.parent}: cannot be made ({error.strerror}): choose another --rules DIR") from error
-    files.write(str(path), text)
+    put_new(path, text, "--rules")
     put(f"{path}\nEdit it, then: llmdoctor rules test {rule_id} --rules {shlex.quote(folder)}")

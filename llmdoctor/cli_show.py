@@ -1,7 +1,6 @@
 """The command `show`: one request over all vantages on one time axis."""
 # ruff: noqa: PLC0415  `llmdoctor --help` must not wait for DuckDB or polars: they are imported where they are used.
 
-import os
 import signal
 import sys
 from dataclasses import replace
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmdoctor import settings
-from llmdoctor.errors import UsageError
 from llmdoctor.report import files
 
 if TYPE_CHECKING:
@@ -57,14 +55,8 @@ def _request(request_id: str, paths: list[str], chosen: settings.Settings) -> "R
         read(store, paths, how, sys.stdin.buffer)
         progress.doing("looking for the request")
         found = look_up(store, request_id, chosen.hash_ids)
-        _spare_logs([path for (path,) in store.run("select path from inputs where rows > 0")], chosen.json)
+        files.spare([path for (path,) in store.run("select path from inputs where rows > 0")], [chosen.json])
     return found
-
-
-def _spare_logs(read: list[str], output: str | None) -> None:
-    """An output never replaces a log that was read."""
-    if output and output != "-" and os.path.realpath(output) in {os.path.realpath(path) for path in read}:
-        raise UsageError(f"{output}: is one of the logs that were read: write elsewhere")
 
 
 def _put_out(request: "Request", chosen: settings.Settings) -> None:

@@ -1,40 +1,24 @@
 """Which format page fits a file, and why: a look at some of its records, told in words."""
 
 import csv
-import functools
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from llmdoctor.errors import StoreError
 from llmdoctor.ingest import envelope, layouts, sniff
+from llmdoctor.ingest.fit import Candidate, ranked
 from llmdoctor.ingest.formats import Format, load_formats
+from llmdoctor.ingest.objects import parsed
 from llmdoctor.ingest.recipe import KIND, Found, Join, Recipe, applied
-from llmdoctor.ingest.records import Content, Shape, dated, parsed, repaired
+from llmdoctor.ingest.records import Content, Shape, dated, repaired
 from llmdoctor.ingest.spellings import learned
 from llmdoctor.ingest.unpack import Packing, Unpacked
 
 Records = list[dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A page that fits some records: how many of those looked at, and by which keys."""
-
-    format: Format
-    hits: int
-    looked_at: int
-    keys: tuple[str, ...]
-
-    @property
-    def reason(self) -> str:
-        """In words."""
-        if self.format.shape == "text":
-            return f"{self.hits} of {self.looked_at} lines looked at are of the kinds {', '.join(self.keys)}"
-        return f"{self.hits} of {self.looked_at} records looked at have {', '.join(self.keys)}"
 
 
 @dataclass(frozen=True)
@@ -163,13 +147,9 @@ def _of_text(
     if text and text.candidates[0].hits > count:
         return text
     if count:
-        records = [_stamped(values, line) for line, values in objects if values is not None]
+        records = [envelope.stamped(values, line.at) for line, values in objects if values is not None]
         return _json_lines(content, inside, records, pages, forced)
     return _no_json(content, inside, pages, forced)
-
-
-def _stamped(values: dict[str, Any], line: envelope.Line) -> dict[str, Any]:
-    return {**values, envelope.STAMP: line.at} if line.at else values
 
 
 def _first_records(content: Content) -> Records:
@@ -226,7 +206,7 @@ def _of_some_lines(
     if len(content.envelopes) >= envelope.DEEPEST:
         return None
     inside = envelope.peeled(((line.number, line.text) for line in lines), ("prefix",))
-    records = [_stamped(values, line) for line in inside if (values := parsed(line.text)) is not None]
+    records = [envelope.stamped(values, line.at) for line in inside if (values := parsed(line.text)) is not None]
     if len(records) < 3:
         return None
     found = _judged(replace(content, envelopes=(*content.envelopes, "prefix")), records, pages, forced)
@@ -293,7 +273,7 @@ def _cooked(content: Content, records: Records, recipe: Recipe) -> Records:
 def _judged(content: Content, records: Records, pages: Sequence[Format], forced: Format | None) -> Detection:
     """The page that fits records best, and what has to be done for it: exports opened, texts read, lines joined."""
     content, records = _unpacked_exports(content, records)
-    found = tuple(_ranked(records, pages, forced))
+    found = tuple(ranked(records, pages, forced))
     if not found or not found[0].hits:
         for path in _arrays(records):
             each = Recipe(each=(path,))
@@ -317,7 +297,7 @@ def _learned(best: Candidate, records: Records) -> Candidate:
     page = learned(best.format, records)
     if page is best.format:
         return best
-    again = _ranked(records, [page], None)
+    again = ranked(records, [page], None)
     return again[0] if again else best
 
 
@@ -326,7 +306,7 @@ def _unpacked_exports(content: Content, records: Records) -> tuple[Content, Reco
     if content.shape == "lines" and not content.recipe.each:
         return content, records
     inner = [
-        {**values, envelope.STAMP: one.at} if one.at else values
+        envelope.stamped(values, one.at)
         for record in records
         if (one := envelope.of_record(record)) and (values := parsed(one.text)) is not None
     ]
@@ -382,56 +362,3 @@ def _arrays(records: Records) -> list[str]:
             if isinstance(value, list) and value and all(isinstance(one, dict) for one in value[:20]):
                 found[path] += len(value)
     return [path for path, _ in found.most_common(5)]
-
-
-def _ranked(records: Sequence[Mapping[str, Any]], pages: Sequence[Format], forced: Format | None) -> list[Candidate]:
-    """Pages by how many records they fit; among those that fit about as many, the one that asks for more keys. Generic
-    pages come last: the first of them is also tried where nothing fits."""
-    forms = Counter(frozenset(_paths(record)) for record in records)
-    hits: Counter[Format] = Counter()
-    keys: dict[Format, tuple[str, ...]] = {}
-    for form, count in forms.items():
-        for page, matching in _fitting(tuple(pages), form):
-            hits[page] += count
-            keys[page] = max(keys.get(page, ()), matching, key=len)
-    for page in pages:
-        if page.shape != "text" and page not in hits and ((page.generic and records) or forced):
-            hits[page], keys[page] = 0, ()
-    none = ("no key of a known format",)
-    found = [Candidate(page, count, len(records), keys[page] or none) for page, count in hits.items()]
-    best = max((one.hits for one in found if not one.format.generic), default=0)
-    found = [one for one in found if one.format.generic or one.hits * 2 >= best]
-    return sorted(found, key=lambda one: (one.format.generic, -len(one.keys), -one.hits, one.format.id))
-
-
-@functools.lru_cache(maxsize=10_000)
-def _fitting(pages: tuple[Format, ...], form: frozenset[str]) -> tuple[tuple[Format, tuple[str, ...]], ...]:
-    """The pages that know records with these keys, and by which of them."""
-    found = ((page, _matching(form, page.needs, page.any_of)) for page in pages if page.shape != "text")
-    return tuple((page, keys) for page, keys in found if keys is not None)
-
-
-def _paths(record: Mapping[str, Any], before: str = "", deep: int = 3) -> Iterator[str]:
-    """The keys of a record, those of objects in it as `usage.prompt_tokens`."""
-    for key, value in record.items():
-        yield before + key
-        if deep and isinstance(value, dict):
-            yield from _paths(value, f"{before}{key}.", deep - 1)
-
-
-def _matching(
-    form: frozenset[str], needs: tuple[str, ...], any_of: tuple[tuple[str, ...], ...]
-) -> tuple[str, ...] | None:
-    """The keys by which records of that form are recognised, None where they are not."""
-    if not all(_has(form, key) for key in needs):
-        return None
-    if not any_of:
-        return needs
-    groups = [group for group in any_of if all(_has(form, key) for key in group)]
-    return needs + max(groups, key=len) if groups else None
-
-
-def _has(form: frozenset[str], key: str) -> bool:
-    if key.endswith("*"):
-        return any(path.startswith(key[:-1]) for path in form)
-    return key in form

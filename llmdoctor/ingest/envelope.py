@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from llmdoctor.ingest.objects import parsed
+
 DEEPEST = 3
 """Envelopes inside each other."""
 
@@ -61,6 +63,12 @@ _CARRIERS = ("log", "message", "msg", "line", "MESSAGE", "textPayload")
 _LEADING_TIME = re.compile(r"\W?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)")
 
 
+def leading_time(text: str) -> str | None:
+    """The time with which a line begins, a bracket before it left out; None where it begins with none."""
+    told = _LEADING_TIME.match(text)
+    return told.group(1) if told else None
+
+
 def kinds(lines: Sequence[bytes]) -> tuple[str, ...]:
     """The envelopes of a file, outermost first, judged by some of its lines; () where there is none."""
     found: list[str] = []
@@ -103,6 +111,11 @@ def with_stamp(text: bytes, at: str | None) -> bytes:
         return text
     comma = b"" if body[:-1].rstrip() == b"{" else b","
     return body[:-1] + comma + b'"' + STAMP.encode() + b'":' + json.dumps(at).encode() + b"}"
+
+
+def stamped(values: dict[str, Any], at: str | None) -> dict[str, Any]:
+    """The same for an object that was read already."""
+    return {**values, STAMP: at} if at else values
 
 
 def _joined(lines: Iterator[Line], kind: str) -> Iterator[Line]:
@@ -150,9 +163,8 @@ def _before_json(line: bytes) -> _Inner | None:
     """`2026-01-05 10:00:00 INFO chat {"model": ...}`: whatever stands before the object."""
     start = line.find(b'{"')
     while start > 0:
-        if _loaded(line[start:].rstrip()) is not None:
-            told = _LEADING_TIME.match(line[:start].decode("utf-8", "replace"))
-            return _Inner(line[start:].rstrip(), told.group(1) if told else None)
+        if parsed(line[start:].rstrip()) is not None:
+            return _Inner(line[start:].rstrip(), leading_time(line[:start].decode("utf-8", "replace")))
         start = line.find(b'{"', start + 1)
     return None
 
@@ -160,7 +172,7 @@ def _before_json(line: bytes) -> _Inner | None:
 def _of_object(line: bytes) -> _Inner | None:
     if not line.lstrip().startswith(b"{"):
         return None
-    record = _loaded(line)
+    record = parsed(line)
     return None if record is None else of_record(record)
 
 
@@ -187,7 +199,7 @@ def _of_docker(text: str, at: str | None, stream: str) -> _Inner:
     """Docker cuts lines at 16 KiB, and only the last piece ends with a line feed. Other writers of this layout leave
     the line feed out everywhere, so a short piece counts as cut only where an object visibly goes on."""
     unended = not text.endswith("\n")
-    cut = len(text) >= 8192 or (text.startswith("{") and _loaded(_bytes(text)) is None)
+    cut = len(text) >= 8192 or (text.startswith("{") and parsed(_bytes(text)) is None)
     return _Inner(_bytes(text.rstrip("\r\n")), at, stream, unended and cut, unended)
 
 
@@ -214,7 +226,7 @@ def _carried(record: Mapping[str, Any]) -> str | None:
         inner = text.strip()
         if collector and "\n" not in inner:
             return inner
-        if inner.startswith("{") and "\n" not in inner and _loaded(_bytes(inner)) is not None:
+        if inner.startswith("{") and "\n" not in inner and parsed(_bytes(inner)) is not None:
             return inner
     return None
 
@@ -236,14 +248,6 @@ def _iso(seconds: float) -> str | None:
         return datetime.fromtimestamp(seconds, UTC).isoformat()
     except (ValueError, OverflowError, OSError):
         return None
-
-
-def _loaded(line: bytes) -> dict[str, Any] | None:
-    try:
-        value = json.loads(line.decode("utf-8"))
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _bytes(text: str) -> bytes:

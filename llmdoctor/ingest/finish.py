@@ -4,16 +4,11 @@ from collections.abc import Collection, Sequence
 
 from llmdoctor.ingest.formats import TABLES
 from llmdoctor.ingest.job import Job
+from llmdoctor.ingest.load import NEEDED
 from llmdoctor.ingest.query import literal, quoted
 from llmdoctor.store import Store, package_sql
 
-ALWAYS = frozenset(
-    (
-        *("attempt_id", "input_id", "vantage", "request_id", "attempt", "started_at", "ended_at", "time_basis"),
-        *("time_resolution_ms", "stream", "route", "ttft_ms", "ttfo_ms", "total_ms", "output_tokens", "outcome"),
-        *("http_status", "error_type", "chunks", "max_gap_ms", "terminal_seen"),
-    )
-)
+ALWAYS = NEEDED | {"time_resolution_ms", "route", "chunks", "max_gap_ms", "terminal_seen"}
 """Columns that are asked for while rows are put in order, whether a log has them or not."""
 
 YEAR_US = "366 * 86400 * 1e6"

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from llmdoctor.ingest.envelope import STAMP, Line
+from llmdoctor.ingest.envelope import STAMP, Line, leading_time
 from llmdoctor.ingest.unpack import Unpacked
 from llmdoctor.store import Store
 
@@ -163,7 +163,6 @@ def _cell(text: str) -> Any:
 _PAIR = re.compile(
     r'(?:^|(?<=[\s,;|\[{(]))([A-Za-z_@$\u4e00-\u9fff][\w.@$/\u4e00-\u9fff-]*)=("(?:[^"\\]|\\.)*"|[^\s"]*?)(?=[,;|\])}]?(?:\s|$)|[,;|])'
 )
-_START = re.compile(r"\W?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)")
 
 
 def pairs(line: Line) -> dict[str, Any]:
@@ -174,8 +173,7 @@ def pairs(line: Line) -> dict[str, Any]:
     for key, value in _PAIR.findall(text):
         quoted = value.startswith('"')
         found.setdefault(key, value[1:-1].replace('\\"', '"') if quoted else value)
-    told = _START.match(text)
-    at = told.group(1) if told else line.at
+    at = leading_time(text) or line.at
     if found and at:
         found.setdefault(STAMP, at)
     return found

@@ -10,19 +10,13 @@ from llmdoctor.ingest.job import Job
 from llmdoctor.ingest.query import CALL, DEAD, FOREIGN, OTHER
 from llmdoctor.store import Store
 
-# Columns that normal.sql fills or finish.py asks for, whether a log has them or not.
-_ALWAYS = {
-    "attempt_id",
-    "input_id",
-    "vantage",
-    "request_id",
-    "attempt",
-    "started_at",
-    "ended_at",
-    "time_basis",
-    "stream",
-}
-_ALWAYS |= {"ttft_ms", "ttfo_ms", "total_ms", "output_tokens", "outcome", "http_status", "error_type"}
+NEEDED = frozenset(
+    (
+        *("attempt_id", "input_id", "vantage", "request_id", "attempt", "started_at", "ended_at", "time_basis"),
+        *("stream", "ttft_ms", "ttfo_ms", "total_ms", "output_tokens", "outcome", "http_status", "error_type"),
+    )
+)
+"""Columns that normal.sql fills or finish.py asks of a lone log, whether it has them or not."""
 
 
 def load(store: Store, jobs: Sequence[Job], folder: Path, slim: bool = False) -> None:
@@ -81,7 +75,7 @@ def _read_slim(store: Store, fmt: Format, jobs: Sequence[Job]) -> bool:
     """Reads all columns and stores those that were seen when the files were looked at: sixty empty ones would cost a
     quarter of the read. False, and nothing is changed, where a row has a value in another one."""
     seen = frozenset().union(*(job.detection.keys for job in jobs))
-    kept = [name for name in store.columns("attempts") if name in seen or name in _ALWAYS]
+    kept = [name for name in store.columns("attempts") if name in seen or name in NEEDED]
     return _read(store, fmt, jobs, True, kept)
 
 

@@ -11,7 +11,8 @@ from llmdoctor.ingest.job import Job
 from llmdoctor.ingest.known import look_again
 from llmdoctor.ingest.load import given_columns
 from llmdoctor.ingest.marks import Reading
-from llmdoctor.ingest.records import Content, Record, parsed
+from llmdoctor.ingest.objects import parsed
+from llmdoctor.ingest.records import Content, Record
 from llmdoctor.ingest.rejects import on_lines
 from llmdoctor.store import Store
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from llmdoctor.ingest.job import Job
-from llmdoctor.ingest.records import parsed
+from llmdoctor.ingest.objects import parsed
 
 SMALL = 256 << 10
 """Bytes of the largest file that is pooled."""

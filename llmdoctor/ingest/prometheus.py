@@ -17,8 +17,9 @@ from typing import Any
 
 from llmdoctor.ingest.formats import Format
 from llmdoctor.ingest.job import Job
+from llmdoctor.ingest.objects import parsed
 from llmdoctor.ingest.query import literal
-from llmdoctor.ingest.records import Record, parsed
+from llmdoctor.ingest.records import Record
 from llmdoctor.store import Store
 
 _SAMPLE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+(-?\d+(?:\.\d+)?))?\s*$")

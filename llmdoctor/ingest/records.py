@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from llmdoctor.ingest import envelope, layouts
-from llmdoctor.ingest.envelope import STAMP
+from llmdoctor.ingest.envelope import STAMP, stamped
 from llmdoctor.ingest.layouts import LONGEST, Item
+from llmdoctor.ingest.objects import parsed
 from llmdoctor.ingest.recipe import AS_IT_IS, Found, Recipe, applied, with_year
 from llmdoctor.ingest.unpack import Packing, Unpacked
 
@@ -130,7 +131,7 @@ class Content:
             found = parsed(inner.text) if inner else None
             if inner is None or found is None:
                 break
-            values = {**found, STAMP: inner.at} if inner.at else found
+            values = stamped(found, inner.at)
         return values
 
     def _objects_of_lines(self, aside: list[Record]) -> Iterator[Found]:
@@ -188,15 +189,6 @@ def _set_aside(aside: list[Record], line: envelope.Line) -> None:
     run = aside.pop() if aside and aside[-1].chatter else None
     first, extra = (run.line, run.extra + 1) if run else (line.number, 0)
     aside.append(Record(first, b"", "text, not a record", chatter=True, extra=extra + line.extra))
-
-
-def parsed(line: bytes) -> dict[str, Any] | None:
-    """The line as an object, None where it is none. As strict as DuckDB, but for lone surrogates."""
-    try:
-        value = json.loads(line.decode("utf-8"))
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def why_not(line: bytes, last: bool) -> str:

@@ -12,7 +12,8 @@ from llmdoctor.errors import StoreError
 from llmdoctor.ingest import query
 from llmdoctor.ingest.formats import Format
 from llmdoctor.ingest.job import Job
-from llmdoctor.ingest.records import Record, half_a_pair, parsed, why_not
+from llmdoctor.ingest.objects import parsed
+from llmdoctor.ingest.records import Record, half_a_pair, why_not
 from llmdoctor.redact import snippet
 from llmdoctor.store import Store
 

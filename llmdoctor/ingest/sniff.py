@@ -4,7 +4,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from llmdoctor.ingest.records import Shape, parsed
+from llmdoctor.ingest.objects import parsed
+from llmdoctor.ingest.records import Shape
 from llmdoctor.ingest.unpack import Packing, head, packing_of
 
 SAMPLE = 1 << 20

@@ -114,18 +114,12 @@ def _one(target: Target, step: Step, number: int, seen: Seen | None, begun: thre
     """One call. `begun` is set when its first byte is there (or, of a pair, when it is on its way)."""
     dialect = load(target.dialect)
     ask = Ask(step.hop.name, step.variant, number, target.model, _route(step.hop.url), step.stream, step.max_tokens)
-    reading: list[Reading] = []
-    placed: list[Placed] = []
-    decoded: list[Placed] = []
+    live = Reading(dialect, step.stream)
     if begun is not None and step.beside == "pair":
         threading.Timer(0.05, begun.set).start()
 
     def on_read(read: Read) -> Action | None:
-        if not reading:
-            reading.append(Reading(dialect, step.stream))
-        new = reading[0].feed(read.data)
-        decoded.extend(new)
-        content = sum(one.piece.kind in CONTENT and one.piece.text_chars > 0 for one in new)
+        content = sum(one.piece.kind in CONTENT and one.piece.text_chars > 0 for one in live.feed(read.data))
         if begun is not None:
             begun.set()
         for _ in range(content if seen else 0):
@@ -134,8 +128,9 @@ def _one(target: Target, step: Step, number: int, seen: Seen | None, begun: thre
         return None if content else "waiting"
 
     exchange = send(_request(target, step, dialect), target.limits, on_read)
-    status = exchange.status or 200
-    again = Reading(dialect, step.stream, status, exchange.fact("content_type") or "")
+    # Read anew: what an answer means depends on its status and type, which were not known while it came.
+    again = Reading(dialect, step.stream, exchange.status or 200, exchange.fact("content_type") or "")
+    placed: list[Placed] = []
     for read in exchange.reads:
         placed.extend(again.feed(read.data))
     placed.extend(again.end(exchange.ending == "complete"))

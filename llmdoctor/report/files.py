@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
@@ -32,6 +32,14 @@ def is_database(path: str) -> bool:
         return False
     with open(path, "rb") as file:
         return file.read(12)[8:] == b"DUCK"
+
+
+def spare(read: Sequence[str], outputs: Sequence[str | None]) -> None:
+    """UsageError where an output is one of the logs that were read; a former report beside them may be replaced."""
+    logs = {os.path.realpath(path) for path in read if path != "-"}
+    for path in outputs:
+        if path and path != "-" and os.path.realpath(path) in logs:
+            raise UsageError(f"{path}: is one of the logs that were read: write elsewhere")
 
 
 def write(path: str, text: str) -> None:
