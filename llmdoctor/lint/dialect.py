@@ -35,7 +35,7 @@ VOLATILE = words(
 
 _PERCENTILE = "write percentile_disc(q) within group (order by x)"
 _DURATION = "write (unix_micros(b) - unix_micros(a)) / 1000.0 for milliseconds"
-_ORDERLESS = "it depends on the order of rows: write min, max or max_by"
+_ORDERLESS = "it depends on the order of rows: write min or max, or number the rows (row_number with a unique last key)"
 _LISTS = "lists are not portable: write rows and aggregates"
 INSTEAD = {
     **dict.fromkeys(("concat", "concat_ws"), "nulls differ between engines: write ||"),
@@ -44,13 +44,12 @@ INSTEAD = {
         ("quantile_cont", "quantile", "median", "mad", "approx_quantile", "reservoir_quantile"), _PERCENTILE
     ),
     **dict.fromkeys(("date_diff", "datediff", "date_sub", "epoch", "epoch_ms", "epoch_us", "age"), _DURATION),
-    **dict.fromkeys(("any_value", "first", "last", "arbitrary", "mode", "arg_max_null", "arg_min_null"), _ORDERLESS),
+    **dict.fromkeys(("any_value", "first", "last", "arbitrary", "mode"), _ORDERLESS),
     **dict.fromkeys(("list", "array_agg", "string_agg", "listagg", "group_concat", "histogram", "list_value"), _LISTS),
     **dict.fromkeys(("struct_pack", "row", "list_apply", "list_transform", "list_filter", "list_sum"), _LISTS),
     "time_bucket": "write date_trunc",
     "//": "write floor(a / nullif(b, 0))",
-    "arg_max": "write max_by",
-    "arg_min": "write min_by",
+    **dict.fromkeys(("max_by", "min_by", "arg_max", "arg_min", "arg_max_null", "arg_min_null"), _ORDERLESS),
     "len": "write length for text, size for lists",
     "unnest": "write explode",
     "regexp_matches": "write like",

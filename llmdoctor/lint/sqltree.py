@@ -16,7 +16,7 @@ def words(text: str) -> frozenset[str]:
 
 
 AGGREGATES = words(
-    "count count_star count_if sum avg min max min_by max_by bool_and bool_or quantile_disc corr covar_pop covar_samp"
+    "count count_star count_if sum avg min max bool_and bool_or quantile_disc corr covar_pop covar_samp"
     " regr_slope regr_intercept regr_r2 regr_count stddev stddev_samp stddev_pop variance var_samp var_pop"
 )
 _KINDS = {
@@ -117,7 +117,7 @@ def widest(kinds: Sequence[str]) -> str:
     return known[0] if len(set(known)) == 1 else "double" if "double" in known else "unknown"
 
 
-_FIRST = words("sum min max min_by max_by lag lead first_value last_value nth_value nullif abs round")
+_FIRST = words("sum min max lag lead first_value last_value nth_value nullif abs round")
 _WIDEST = words("+ - * % greatest least coalesce ifnull")
 _TEXT = words("|| lower upper trim ltrim rtrim substr substring replace")
 _BOOL = words("~~ !~~ ~~* !~~* contains bool_and bool_or")
