@@ -56,6 +56,16 @@ def test_a_value_that_does_not_fit_its_unit_costs_the_field_and_not_the_row(tmp_
         assert store.run("select line, reason from rejects") == [(1, "field queue_ms is not a number")]
 
 
+def test_a_record_whose_only_sign_of_a_call_does_not_fit_is_still_a_call(tmp_path: Path) -> None:
+    log = tmp_path / "a.jsonl"
+    log.write_text('{"lat": "fast", "model": "m"}\n{"lat": 6, "model": "m"}\n')
+    with Store() as store:
+        store.create()
+        read(store, [str(log)], ReadOptions(maps={"total_ms": "lat"}))
+        assert store.run("select rows, foreign_lines from inputs") == [(2, 0)]
+        assert store.run("select line, reason from rejects") == [(1, "field total_ms is not a number")]
+
+
 def test_queue_prefill_and_decode_make_up_a_call_where_nothing_else_is_known(tmp_path: Path) -> None:
     log = tmp_path / "a.jsonl"
     log.write_text('{"w": 1.0, "p": 0.5, "d": 2.5}\n')

@@ -72,6 +72,8 @@ class Format:
     spellings: Mapping[str, tuple[str, ...]]
     cannot_show: str
     examples: tuple[Example, ...]
+    told: tuple[str, ...] = ()
+    """Fields mapped by the user that make a record a call."""
 
     @property
     def native(self) -> bool:

@@ -63,14 +63,10 @@ def mapped(page: Format, maps: Mapping[str, Alias]) -> Format:
         for name, aliases in page.fields.items()
     }
     more = with_places(replace(page, recipe=recipe, fields=fields), tuple(additions))
-    return replace(more, any_of=page.any_of + signs)
+    told_calls = tuple(name for name, _ in additions if name.removesuffix(MAPPED) in _CALL)
+    return replace(more, any_of=page.any_of + signs, told=told_calls)
 
 
 def mapped_columns(page: Format) -> dict[str, str]:
     """Column -> name of the field that was mapped onto it."""
     return {name.removesuffix(MAPPED): name for name in page.fields if name.endswith(MAPPED)}
-
-
-def call_signs(page: Format) -> list[str]:
-    """Mapped fields that make a record a call."""
-    return [field for name, field in mapped_columns(page).items() if name in _CALL]

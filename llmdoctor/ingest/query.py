@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from llmdoctor.ingest.fields import INNER, Alias
 from llmdoctor.ingest.formats import Format
-from llmdoctor.ingest.mapping import MAPPED, call_signs, mapped_columns
+from llmdoctor.ingest.mapping import MAPPED, mapped_columns
 from llmdoctor.ingest.units import NUMERIC, typed
 from llmdoctor.store import package_sql
 
@@ -168,14 +168,12 @@ def rows_sql(
     and `_kind`. `given` are the columns that the page's query returns (see `page_sql`). With `kept` only these columns,
     and `_more`: true where a row has a value in another one or belongs to another table."""
     other = '"table" is not null' if "table" in given else "false"
-    if "is_call" in given:
-        call = "coalesce(is_call, false)"
-    else:
-        signs = [name for name in _SIGNS if name in given]
-        wrong = sum(1 << i for i, name in enumerate(how.flagged[:_BITS]) if name in signs)
-        call = "(" + " or ".join([f"_bad0 & {wrong} <> 0", *(f"{quoted(name)} is not null" for name in signs)]) + ")"
     mapped = mapped_columns(how.format)
-    call = " or ".join([call, *(f"{quoted(name)} is not null" for name in call_signs(how.format))])
+    signs = [] if "is_call" in given else [name for name in _SIGNS if name in given]
+    known = [*signs, *(name for name in how.format.told if name in mapped.values())]
+    own = ["coalesce(is_call, false)"] if "is_call" in given else []
+    wrong = _wrong(how, [*signs, *how.format.told])
+    call = " or ".join([*own, wrong, *(f"{quoted(name)} is not null" for name in known)])
     kind = f"case when _dead then {DEAD} when {other} then {OTHER} when {call} then {CALL} else {FOREIGN} end"
     columns = []
     for name, type_ in attempts.items():
@@ -195,6 +193,15 @@ def rows_sql(
     more = [f"_kind = {OTHER}", *(f"{quoted(name)} is not null" for name in attempts if name not in kept)]
     names = ", ".join(quoted(name) for name in kept)
     return f"select {names}, _bad0, _bad1, _guess, _kind, {' or '.join(more)} as _more from ({rows})"
+
+
+def _wrong(how: Plan, names: Sequence[str]) -> str:
+    """The condition that one of the fields has a value that could not be cast."""
+    tests = []
+    for ledger, flagged in (("_bad0", how.flagged[:_BITS]), ("_bad1", how.flagged[_BITS:])):
+        bits = sum(1 << i for i, name in enumerate(flagged) if name in names)
+        tests += [f"{ledger} & {bits} <> 0"] if bits else []
+    return f"({' or '.join(tests) or 'false'})"
 
 
 _LARGEST = {"INTEGER": 2_000_000_000, "BIGINT": 9_000_000_000_000_000}

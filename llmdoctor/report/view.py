@@ -153,8 +153,12 @@ def scope(diagnosis: Diagnosis) -> str:
     lines, rejected = sum(file.lines for file in inputs), sum(file.rejected for file in inputs)
     parts = [f"{figures.plural(lines, 'line')} in {figures.plural(len(inputs), 'file')}"]
     parts.append(f"{rejected:,} rejected ({figures.share(rejected / lines)})" if rejected else "none rejected")
+    if wrong := sum(sum(file.bad_fields.values()) for file in inputs):
+        parts.append(f"{figures.plural(wrong, 'value')} of a wrong type")
     if window := figures.span(diagnosis.window_from, diagnosis.window_to):
         parts.append(window)
+    elif any(file.rows for file in inputs):
+        parts.append("no record tells its time")
     gap = max((file.longest_gap_ms for file in inputs if file.longest_gap_ms is not None), default=None)
     if gap is not None:
         parts.append(f"longest gap {figures.duration(gap)}")
