@@ -8,8 +8,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from tests.simulator.cases import SCENARIOS, Case, NoImpactError, make
 from tests.simulator.log import PROFILES, style, write
-from tests.simulator.scenarios import SCENARIOS, Case, NoImpactError, make
 
 
 def label(case: Case, profile: str) -> dict[str, object]:
@@ -17,8 +17,10 @@ def label(case: Case, profile: str) -> dict[str, object]:
     world, scenario = case.world, case.scenario
     return {
         "scenario": scenario.name,
-        "cause": case.cause,
+        "causes": list(case.causes),
         "accepted": list(scenario.accepted),
+        "true_too": list(scenario.true_too),
+        "hidden": list(scenario.hidden),
         "subject": case.subject,
         "onset_share": round(world.onset, 3),
         "onset_at": style(world).instant(world.onset * world.span),

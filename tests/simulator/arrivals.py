@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log
 
-from tests.simulator.world import Lengths, World, stream
+from tests.simulator.traffic import Lengths
+from tests.simulator.world import World, stream
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,14 @@ class Ask:
     prompt_hash: str
     poison: bool
     leaves_after: float | None
+    options: str = "ctx8k"
+    template: str = "chat"
+    schema: str | None = None
+    wrong: int | None = None  # the status with which it is always refused: the caller's own mistake
+    key: str | None = None
+    batch: str | None = None
+    place: int = -1  # in its batch, counted over all runs
+    worker: int = 0  # 1: the task was handed out a second time
 
 
 def draw_length(points: tuple[tuple[float, float], ...], rng: random.Random) -> int:
@@ -72,7 +81,73 @@ def plan(world: World) -> list[Ask]:
         ask = _ask(world, number, at, rng)
         many = world.mix.samples if samples.random() < world.mix.sample_share else 1
         asks.extend(_sampled(world, ask, many, rng))
-    return asks
+    more = stream(world.seed, "more")
+    asks = [_dressed(world, ask, more) for ask in asks]
+    helping = stream(world.seed, "helpers")
+    return asks + [extra for ask in asks for extra in _helpers(world, ask, helping)]
+
+
+def _dressed(world: World, ask: Ask, rng: random.Random) -> Ask:
+    """What is drawn apart, so that the draws of lengths and places stay as they are."""
+    mix, options = world.mix, world.clients[ask.client].options
+    guided, which, long_draw, long_size, wrong_draw, key = (rng.random() for _ in range(6))
+    answer, finish = ask.answer, ask.finish
+    if long_draw < mix.long_answer_share and ask.at >= mix.long_from * world.span:
+        low, high = mix.long_answer
+        answer = min(round(low * (high / low) ** long_size), ask.max_tokens or high)
+        finish = "stop"
+    schema = f"schema-{int(mix.schemas * which**2):04d}" if guided < mix.schema_share else None
+    shared = mix.tasks and mix.tasks.fault == "conflict" and key < mix.tasks.share
+    late = mix.tasks is not None and ask.at >= mix.tasks.start
+    name = f"user-{int(key * 9973) % 40}" if shared and late else ask.task
+    return replace(
+        ask,
+        answer=answer,
+        finish=finish,
+        options=options,
+        schema=schema,
+        wrong=_wrong(world, ask, wrong_draw),
+        key=name,
+    )
+
+
+def _wrong(world: World, ask: Ask, draw: float) -> int | None:
+    """The status of a call that is wrong in itself: a dead key, a model that is not there, a malformed body."""
+    if world.mix.wrong is None or ask.at < world.mix.wrong_from * world.span:
+        return None
+    dimension, value, share, status = world.mix.wrong
+    place = {"all": value, "caller": world.clients[ask.client].name, "tenant": ask.tenant}[dimension]
+    return status if place == value and draw < share else None
+
+
+def _helpers(world: World, ask: Ask, rng: random.Random) -> list[Ask]:
+    """Short calls of the user interface about the same chat, some before the answer, most with it."""
+    wanted = world.mix.helpers
+    if wanted is None or ask.at < wanted.start or rng.random() > wanted.share:
+        return []
+    found = []
+    for number in range(rng.randint(*wanted.count)):
+        at = ask.at + rng.uniform(0.005, 0.25)
+        found.append(
+            replace(
+                ask,
+                at=at,
+                task=f"{ask.task}-aux{number}",
+                prompt=rng.randint(120, 400) + min(ask.prompt, 600),
+                answer=rng.randint(*wanted.answer),
+                finish="stop",
+                prefix=f"{ask.model}/aux{number}",
+                prefix_tokens=96,
+                prompt_hash=f"{rng.getrandbits(64):016x}",
+                template=("title", "tags", "follow-up", "search")[number % 4],
+                leaves_after=None,
+                stream=False,
+                schema=None,
+                key=f"{ask.task}-aux{number}",
+                poison=False,
+            )
+        )
+    return found
 
 
 def _ask(world: World, number: int, at: float, rng: random.Random) -> Ask:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.simulator.arrivals import Ask
 from tests.simulator.delivery import NOTHING, Received
-from tests.simulator.engine import Job, Replica
+from tests.simulator.engine import Replica
+from tests.simulator.jobs import Job
 from tests.simulator.world import Client
 
 
@@ -27,6 +28,15 @@ class Attempt:
     conn_idle_ms: float | None = None
     reached: float | None = None  # the gateway has the request
     overhead_s: float = 0.0  # spent in the gateway and the API server before the engine's queue
+    pool_s: float = 0.0  # waited for a free connection at the caller
+    stages: dict[str, float] = field(default_factory=dict)  # seconds before the model was asked
+    hidden_s: float = 0.0  # lost between door and queue, seen by nobody
+    saving_s: float = 0.0  # from the end of generation until the result was there
+    upstream_tries: int = 1
+    jobs: list[Job] = field(default_factory=list)  # all that ran for it, the last one is ``job``
+    cut_at: float | None = None  # a timer of the gateway ended it
+    told_finish: bool = True
+    frozen: tuple[tuple[float, float], ...] = ()  # when its process stood still
     replica: Replica | None = None
     version: str | None = None
     job: Job | None = None
@@ -47,6 +57,10 @@ class Attempt:
     def setup_s(self) -> float:
         """Name look-up, connection and TLS before the request could be sent."""
         return sum(part or 0.0 for part in (self.dns_ms, self.connect_ms, self.tls_ms)) / 1000
+
+    def thaw(self, at: float) -> float:
+        """When something that was due at ``at`` really left the process."""
+        return next((stop for start, stop in self.frozen if start <= at < stop), at)
 
     @property
     def open(self) -> bool:

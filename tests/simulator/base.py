@@ -5,21 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
+from tests.simulator.door import Delivery, Gateway
 from tests.simulator.setups import BIG, CODE, SMALL, WORKLOADS, capacity
-from tests.simulator.world import (
-    Client,
-    Delivery,
-    Gateway,
-    Instance,
-    Lengths,
-    Load,
-    Mix,
-    Region,
-    RetryLayer,
-    Setup,
-    World,
-    stream,
-)
+from tests.simulator.traffic import Lengths, Load, Mix
+from tests.simulator.world import Client, Instance, Region, RetryLayer, Setup, World, stream
 
 SLOTS = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 TENANTS = ("acme", "borealis", "cobalt", "dorsal", "emporia", "fjord", "granite", "helix", "indigo", "juniper")

@@ -6,7 +6,7 @@ import random
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from tests.simulator.world import Delivery
+from tests.simulator.door import Delivery
 
 
 @dataclass(frozen=True)

@@ -18,68 +18,14 @@ from functools import partial
 from itertools import cycle
 from math import log
 
+from tests.simulator.door import ColdStart, Gateway
+from tests.simulator.jobs import Clock, Job
 from tests.simulator.setups import STEP_NOISE
-from tests.simulator.world import ColdStart, Instance
+from tests.simulator.world import Instance
 
 BLOCK = 16  # tokens of a KV block (vLLM default); prefixes are shared in whole blocks
 PREFIXES = 64  # prefixes that stay in the cache of a replica
 RUN = 64  # steps laid out ahead at most
-
-
-class Clock:
-    """The event queue: (time, order of entry, what to do)."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self._entries = 0
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-
-    def at(self, time: float, do: Callable[[], None]) -> None:
-        self._entries += 1
-        heapq.heappush(self._events, (max(time, self.now), self._entries, do))
-
-    def run(self) -> None:
-        while self._events:
-            self.now, _, do = heapq.heappop(self._events)
-            do()
-
-
-class Job:
-    """One sequence in an engine. Times are engine times in seconds, None until they happen."""
-
-    __slots__ = (
-        "aborted",
-        "answer",
-        "cached",
-        "done",
-        "ends_at_step",
-        "finished",
-        "first",
-        "held",
-        "joined",
-        "left",
-        "on_end",
-        "preemptions",
-        "prefix",
-        "prefix_tokens",
-        "produced",
-        "prompt",
-        "scheduled",
-        "spans",
-        "submitted",
-    )
-
-    def __init__(self, prompt: int, answer: int, prefix: str, prefix_tokens: int, on_end: Callable[[], None]) -> None:
-        self.prompt, self.answer, self.prefix, self.prefix_tokens = prompt, answer, prefix, prefix_tokens
-        self.on_end = on_end
-        self.submitted = 0.0
-        self.scheduled: float | None = None
-        self.first: float | None = None
-        self.done: float | None = None
-        self.cached = self.produced = self.left = self.held = self.preemptions = 0
-        self.joined = self.ends_at_step = -1
-        self.spans: list[tuple[int, int]] = []
-        self.aborted = self.finished = False
 
 
 class Replica:
@@ -92,6 +38,7 @@ class Replica:
         rng: random.Random,
         slow: Callable[[float], float],
         cold: ColdStart | None,
+        door: Gateway | None = None,
     ) -> None:
         self.instance, self.clock, self.rng, self.slow, self.cold = instance, clock, rng, slow, cold
         self.waiting: deque[Job] = deque()
@@ -100,7 +47,11 @@ class Replica:
         self.step_ends: list[float] = []
         self.busy = False
         self.idle_since = 0.0
-        self.loads = 0
+        self.door = door or Gateway()
+        self.preempted = self.asked_tokens = self.hit_tokens = 0
+        self.step_ms = 0.0
+        self._options: str | None = None  # what the engine is loaded with; None = nothing asked yet
+        self._ready = 0.0
         self._prefixes: OrderedDict[str, None] = OrderedDict()
         self._context = 0  # tokens of context of all decoders
         self._kv = 0  # tokens of KV memory in use
@@ -110,6 +61,10 @@ class Replica:
         self._run: list[float] = []  # ends of the steps that are laid out and not yet over
         self._plan = 0  # number of the layout; the end of an older one is void
         self._noise = cycle([rng.lognormvariate(0.0, STEP_NOISE) for _ in range(1009)])
+
+    @property
+    def kv_share(self) -> float:
+        return self._kv / self.instance.kv_tokens
 
     @property
     def load(self) -> int:
@@ -127,7 +82,6 @@ class Replica:
         wake = now
         if self.cold and not self.cold.in_front and now - self.idle_since > self.cold.idle_s:
             wake += self.rng.lognormvariate(log(self.cold.load_s), 0.25)
-            self.loads += 1
         self.clock.at(wake, self._begin)
 
     def abort(self, job: Job) -> None:
@@ -156,9 +110,22 @@ class Replica:
         if not (self.waiting or self.prefilling or self.decoding):
             self.busy, self.idle_since = False, self.clock.now
             return
+        if self._reloads():
+            self.clock.at(self._ready, self._begin)
+            return
         tokens, pairs = self._fill(max(0, self.instance.setup.budget - len(self.decoding)))
         self._lay_out(1 if tokens or self.waiting or self.prefilling else self._free_steps(), tokens, pairs)
         self._schedule()
+
+    def _reloads(self) -> bool:
+        """Other options are loaded once nothing runs any more; nobody is served meanwhile (Ollama, one runner)."""
+        if not self.door.reload_s or not self.waiting or self.prefilling or self.decoding:
+            return False
+        wanted = self.waiting[0].options
+        changed, self._options = self._options not in {None, wanted}, wanted
+        if changed:
+            self._ready = self.clock.now + self.rng.lognormvariate(log(self.door.reload_s), 0.2)
+        return changed
 
     def _free_steps(self) -> int:
         """Steps until the first decoder ends or memory could run out."""
@@ -172,6 +139,7 @@ class Replica:
         setup, batch, now = self.instance.setup, len(self.decoding), self.clock.now
         fixed = setup.base_ms + setup.seq_ms * (batch + len(self.prefilling))
         fixed += setup.prefill_ms * tokens + setup.pair_ms * pairs
+        self.step_ms = fixed + setup.ctx_ms * self._context
         for step in range(steps):
             ms = fixed + setup.ctx_ms * (self._context + step * batch)
             now += ms * self.slow(now) * next(self._noise) / 1000
@@ -222,12 +190,16 @@ class Replica:
 
     def _admit(self, job: Job) -> bool:
         need = job.prompt + job.produced
+        if self.door.reload_s and job.options != self._options:
+            return False
         if self._kv + need + len(self.decoding) > self.instance.kv_tokens and (self.decoding or self.prefilling):
             return False
-        hit = job.prefix in self._prefixes
+        hit = job.prefix in self._prefixes and self.clock.now < self.door.cache_until
         cached = min(job.prefix_tokens, need - 1) // BLOCK * BLOCK if hit else 0
         if job.scheduled is None:
             job.scheduled, job.cached = self.clock.now, cached
+            self.asked_tokens += job.prompt
+            self.hit_tokens += cached
         job.left, job.held = need - cached, need
         self._kv += need
         return True
@@ -290,4 +262,5 @@ class Replica:
         job = next(reversed(self.decoding))
         self._leave(job)
         job.preemptions += 1
+        self.preempted += 1
         self.waiting.appendleft(job)

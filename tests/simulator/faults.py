@@ -11,17 +11,8 @@ from dataclasses import replace
 from math import sqrt
 
 from tests.simulator.base import size_of_fleet, with_clients
-from tests.simulator.world import (
-    FOREVER,
-    ColdStart,
-    Damage,
-    Delivery,
-    RateLimit,
-    RetryLayer,
-    Setup,
-    World,
-    kind_of,
-)
+from tests.simulator.door import FOREVER, ColdStart, Delivery, RateLimit
+from tests.simulator.world import Damage, RetryLayer, Setup, World, kind_of
 
 ROUND_S = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0)
 
@@ -87,7 +78,7 @@ def retry_without_backoff(world: World, rng: random.Random, strength: float, tot
         status = rng.choice((500, 502, 503))
         outage = Damage("all", "", start, start + seconds, fail_share=0.97, statuses=(status,),
                         fail_ms=rng.uniform(4, 30), kills=True)  # fmt: skip
-        return replace(with_clients(world, layers=(layer,)), damages=(outage,), onset=onset)
+        return replace(with_clients(world, layers=(layer,)), damages=(*world.damages, outage), onset=onset)
     many = (1.3 + 0.3 * strength) * size_of_fleet(world) / world.load.rate
     patience = min((one for one in ROUND_S if one > totals[len(totals) // 2] / 3 and one >= 2.0), default=10.0)
     peak = ((0.0, 1.0), (onset, many), (onset + (0.06 + 0.04 * strength) / many * 3, 1.0))
@@ -111,7 +102,7 @@ def nested_retries(world: World, rng: random.Random, strength: float, _totals: l
         Damage("all", "", start, start + max(20.0, length), fail_share=0.97, statuses=(503,), fail_ms=took)
         for start in starts
     )
-    return replace(world, damages=damages, onset=starts[0] / world.span)
+    return replace(world, damages=(*world.damages, *damages), onset=starts[0] / world.span)
 
 
 def rate_limiting(world: World, rng: random.Random, strength: float, _totals: list[float]) -> World:
@@ -131,7 +122,7 @@ def server_errors(world: World, rng: random.Random, strength: float, _totals: li
         fail_midway=rng.choice((0.0, 0.0, 0.3)), statuses=rng.choice(((500,), (502, 503), (500, 502, 503))),
         fail_ms=rng.choice((20.0, 300.0, 1500.0)),
     )  # fmt: skip
-    return replace(world, damages=(damage,), onset=onset)
+    return replace(world, damages=(*world.damages, damage), onset=onset)
 
 
 def proxy_buffering(world: World, rng: random.Random, strength: float, _totals: list[float]) -> World:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from tests.simulator.base import with_clients
 from tests.simulator.faults import prompt_for
 from tests.simulator.setups import A100_8B, BIG, H100_8B
-from tests.simulator.world import World, stream
+from tests.simulator.traffic import Batch, Helpers, Tasks
+from tests.simulator.world import Client, Damage, World, stream
 
 
 def light(world: World, _rng: random.Random) -> World:
@@ -78,3 +79,58 @@ def long_prompts_light(world: World, rng: random.Random) -> World:
 def bursty_clients(world: World, rng: random.Random) -> World:
     """Callers that send in bursts (CV 2 to 4) which the service has room for."""
     return replace(world, load=replace(world.load, cv=rng.uniform(2.0, 4.0)))
+
+
+def many_tokens_an_event(world: World, rng: random.Random) -> World:
+    """Speculative decoding or a stream interval: an event carries 4 to 12 tokens, nothing is held back."""
+    delivery = replace(world.gateway.delivery, tokens_per_event=rng.choice((4, 6, 8, 12)))
+    return replace(world, gateway=replace(world.gateway, delivery=delivery))
+
+
+def short_answers(world: World, _rng: random.Random) -> World:
+    """Answers of a few tokens, many of them in one read."""
+    return world
+
+
+def one_slow(world: World, rng: random.Random) -> World:
+    """A handful of requests, one of which is slow."""
+    world = replace(few(world, rng), rows=rng.randint(24, 60))
+    at = rng.uniform(0.2, 0.8) * world.span
+    spell = 0.6 / world.load.rate
+    return replace(world, damages=(Damage("all", "", at, at + spell, wait_ms=2000, wait_as="hidden"),))
+
+
+def users_who_leave(world: World, rng: random.Random) -> World:
+    """Some people stop the answer; the engine hears of it and stops too."""
+    mix = replace(world.mix, cancel_share=rng.uniform(0.02, 0.08))
+    return replace(world, mix=mix, gateway=replace(world.gateway, aborts=True))
+
+
+def helper_calls(world: World, rng: random.Random) -> World:
+    """Titles and tags beside each chat, on a service that has room for them."""
+    return replace(world, mix=replace(world.mix, helpers=Helpers((1, rng.randint(1, 3)), (6, 30), 1.0, 0.0)))
+
+
+def job_tasks(world: World, rng: random.Random) -> World:
+    """Jobs behind a queue, all of which end with their result; the slow ones say that they are alive."""
+    return replace(world, mix=replace(world.mix, tasks=Tasks(rng.randint(3, 9))))
+
+
+def stages(world: World, rng: random.Random) -> World:
+    """A search and sometimes a tool before each answer, as quick as they should be."""
+    found = (("retrieval", rng.uniform(60, 220)), *((("tool", rng.uniform(30, 150)),) if rng.random() < 0.5 else ()))
+    return replace(world, mix=replace(world.mix, stages=found))
+
+
+def guided(world: World, rng: random.Random) -> World:
+    """Answers in the shape of a schema, compiled in no time."""
+    mix = replace(world.mix, schema_share=rng.uniform(0.3, 1.0), schemas=rng.randint(3, 60))
+    return replace(world, mix=mix, gateway=replace(world.gateway, compile_s=0.03))
+
+
+def quiet_batch(world: World, rng: random.Random) -> World:
+    """A job with two workers beside the people, which nobody notices."""
+    start = rng.uniform(0.1, 0.5) * world.span
+    batch = Batch("nightly", len(world.clients), start, start + 0.3 * world.span, 2, (500, 1500), (80, 300))
+    client = Client("nightly-batch", 0.0, 600.0, max_tokens=world.clients[0].max_tokens)
+    return replace(world, clients=(*world.clients, client), mix=replace(world.mix, batches=(batch,)))

@@ -15,7 +15,8 @@ from itertools import pairwise
 from math import exp
 from statistics import NormalDist
 
-from tests.simulator.world import Lengths, Setup
+from tests.simulator.traffic import Lengths
+from tests.simulator.world import Setup
 
 API_BEFORE_MS = 15.6  # BLIS alpha: HTTP, tokenizing and scheduling of one request before the queue
 API_AFTER_MS = 0.78  # BLIS alpha: after decode
@@ -71,6 +72,9 @@ AGENT = Lengths("agent", lognormal_grid(1800, 0.6, 200, 10_000), lognormal_grid(
 # Lognormals through the figures noted for BurstGPT_1 (prompt P50/P95 353/1,638, answer 238/841: diagnosis.md 4).
 SHORT = Lengths("short", lognormal_grid(353, 0.93, 10, 4000), lognormal_grid(238, 0.77, 5, 1500), (40, 160))
 LONG_ANSWERS = Lengths("long_answers", lognormal_grid(420, 0.6, 40, 3000), lognormal_grid(1500, 0.45, 300, 3900))
+# Assumed: prompts that are mostly the same preamble, and answers of a word or two.
+SHARED = Lengths("shared", lognormal_grid(9000, 0.1, 8000, 12_000), lognormal_grid(160, 0.6, 10, 900), (7000, 7800))
+TERSE = Lengths("terse", lognormal_grid(500, 0.7, 40, 3000), lognormal_grid(4, 0.6, 1, 24))
 WORKLOADS = (CHAT, CODE, RAG, AGENT, SHORT)
 
 

@@ -6,8 +6,9 @@ import random
 from dataclasses import replace
 
 from tests.simulator.arrivals import weighted
+from tests.simulator.door import FOREVER
 from tests.simulator.faults import draw_onset
-from tests.simulator.world import FOREVER, Damage, World, kind_of
+from tests.simulator.world import Damage, World, kind_of
 
 
 def _hurt(world: World, where: tuple[str, str], onset: float, rng: random.Random, strength: float) -> Damage:
@@ -74,7 +75,7 @@ def bad_tenant(world: World, rng: random.Random, strength: float, _totals: list[
     damage = Damage("tenant", guilty, onset * world.span, FOREVER)
     if kind_of(world, "waits", "fails", "waits") == "waits":
         damage = replace(damage, wait_ms=rng.uniform(2000, 5000) * strength, wait_share=rng.uniform(0.5, 1.0),
-                         wait_in_queue=rng.random() < 0.5)  # fmt: skip
+                         wait_as=rng.choice(("queue", "door")))  # fmt: skip
     else:
         damage = replace(damage, fail_share=min(0.9, rng.uniform(0.25, 0.6) * strength),
                          statuses=rng.choice(((500,), (502,))), fail_ms=rng.choice((15.0, 400.0)))  # fmt: skip

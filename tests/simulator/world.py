@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-FOREVER = float("inf")
+from tests.simulator.door import FOREVER, Gateway
+from tests.simulator.traffic import Load, Mix
 
 
 def stream(seed: int, name: str) -> random.Random:
@@ -68,7 +69,8 @@ class Damage:
     """What goes wrong with the requests whose ``dimension`` equals ``value`` while ``start <= t < stop``.
 
     dimension ``all`` matches everything. ``slow`` multiplies step times (dimensions of an instance only), ``wait_ms``
-    is the median of a lognormal wait before the engine, met by ``wait_share`` of the requests.
+    is the median of a lognormal wait before the engine, met by ``wait_share`` of the requests; ``wait_as`` says where
+    it is seen: as overhead of the door, in the queue, as a stage (retrieval, tool) or nowhere (hidden).
     """
 
     dimension: str
@@ -78,7 +80,7 @@ class Damage:
     slow: float = 1.0
     wait_ms: float = 0.0
     wait_share: float = 1.0
-    wait_in_queue: bool = False
+    wait_as: str = "door"
     fail_share: float = 0.0
     fail_midway: float = 0.0
     statuses: tuple[int, ...] = (503,)
@@ -100,6 +102,7 @@ class RetryLayer:
     obeys_retry_after: bool = True
     retries_timeouts: bool = True
     retries_broken: bool = False
+    retries_wrong: bool = False  # also what the caller itself did wrong (400, 401 ...)
 
 
 @dataclass(frozen=True)
@@ -112,100 +115,10 @@ class Client:
     first_s: float | None = None
     layers: tuple[RetryLayer, ...] = (RetryLayer(),)
     max_tokens: int | None = 1024
-
-
-@dataclass(frozen=True)
-class RateLimit:
-    """Requests per minute of one account: a token bucket (burst) or a window that starts anew every minute."""
-
-    per_minute: float
-    burst: int = 20
-    fixed_window: bool = False
-    start: float = 0.0
-
-
-@dataclass(frozen=True)
-class Delivery:
-    """What lies between the engine's tokens and the client's reads.
-
-    mode: direct | proxy_full | proxy_lumps (``lump_bytes``) | fake_burst | fake_paced (``pace_ms`` a piece).
-    """
-
-    mode: str = "direct"
-    start: float = 0.0
-    lump_bytes: int = 4096
-    pace_ms: float = 10.0
-    event_bytes: int = 250
-    tokens_per_event: int = 1
-
-
-@dataclass(frozen=True)
-class ColdStart:
-    """An engine is unloaded after ``idle_s`` without work and takes about ``load_s`` to come back.
-
-    in_front: the request is held by an activator before the server (scale to zero), else by the engine itself.
-    """
-
-    idle_s: float
-    load_s: float
-    in_front: bool = False
-
-
-@dataclass(frozen=True)
-class Gateway:
-    """The door of the service."""
-
-    overhead_ms: float = 4.0
-    routing: str = "least_busy"
-    aborts: bool = True
-    limit: RateLimit | None = None
-    error_share: float = 0.0008
-    cold: ColdStart | None = None
-    delivery: Delivery = Delivery()
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """Prompt and answer lengths: inverse distribution functions as (share, tokens) points, drawn independently."""
-
-    name: str
-    prompt: tuple[tuple[float, float], ...]
-    answer: tuple[tuple[float, float], ...]
-    prefix: tuple[int, int] = (150, 400)
-
-
-@dataclass(frozen=True)
-class Load:
-    """Arrivals: gamma renewal with mean rate ``rate`` and ``cv``, times the multiplier of the phase of the log.
-
-    phases: (share of the expected log at which it begins, multiplier). sessions: (requests in a session, idle
-    seconds after it) medians of lognormals: traffic with silences.
-    """
-
-    rate: float
-    cv: float = 1.15
-    phases: tuple[tuple[float, float], ...] = ((0.0, 1.0),)
-    sessions: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class Mix:
-    """Who asks what. tenants and models carry weights; ``samples`` > 1 asks the same prompt that many times at once."""
-
-    lengths: Lengths
-    tenants: tuple[tuple[str, float], ...]
-    models: tuple[tuple[str, float], ...]
-    stream_share: float = 1.0
-    samples: int = 1
-    sample_share: float = 0.0
-    same_task: bool = False
-    long_prompt_share: float = 0.0
-    long_prompt: tuple[int, int] = (0, 0)
-    long_from: float = 0.0
-    runaway_share: float = 0.0
-    runaway_cap: int = 8192
-    poison_share: float = 0.0
-    cancel_share: float = 0.004
+    pool: int | None = None  # connections; who finds none waits, and its clock runs
+    options: str = "ctx8k"
+    again: int = 0  # how often an answer without a finish reason is asked for again
+    usage_until: float = FOREVER  # until then streams ask for usage
 
 
 @dataclass(frozen=True)
