@@ -146,14 +146,14 @@ create table chunks (
     kind            varchar,      -- comment | event | role | reasoning | text | tool | usage | error | terminal
     event_name      varchar,
     bytes           bigint,       -- payload after transfer decoding
-    wire_bytes      bigint,
+    wire_bytes      bigint,       -- with framing and as compressed, since the piece before; 0 for more pieces of one read
     text_chars      bigint,
-    sent_at_ms      double        -- where the sender stamped it
+    sent_at_ms      double        -- since send, where the sender stamped it; against another machine's clock: at most late
 );
 
 -- One row per fact a probe saw that is no time (http_version, content_type, content_length, content_encoding,
 -- transfer_encoding, cache_control, x_accel_buffering, via, server, age, alt_svc, cert_issuer, gzip_members,
--- framing_error, status, retry_after, connection_headers, protocol_fault, loop_lag_ms). Only these response headers; never
+-- framing_error, status, retry_after, connection_headers, guardrail, protocol_fault, ending, loop_lag_ms). Only these response headers; never
 -- a request header, cookie or credential.
 create table facts (
     attempt_id      bigint,

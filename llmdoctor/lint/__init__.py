@@ -29,8 +29,8 @@ AFFECTED_COLUMNS = ("subject", "attempt_id", "claim")
 # What a query may read without saying so: every record has it, or the store always does.
 FREE = words("attempt_id vantage started_at ended_at outcome total_ms stream model")
 ALWAYS = words(
-    "attempts front expected in_flight tried pairs vantages slices quantiles walls segments inputs rejects bad_fields"
-    " secrets"
+    "attempts front expected in_flight tried pairs vantages slices quantiles walls segments silences inputs rejects"
+    " bad_fields secrets path staged task_audit"
 )
 SAMPLE_TABLES = (
     "attempts",
@@ -88,7 +88,8 @@ def _symptom(desk: Desk, rule: SymptomRule) -> Iterator[Fault]:
         yield page.path, line, f"limit {name!r} is not used by the query: write :{name} there or drop it"
     reads = query.reads
     if rule.affected:
-        block = Block("sql", f"select attempt_id from front where {rule.affected}", line)
+        key, rows = ("task_key", "task_audit") if rule.counts == "tasks" else ("attempt_id", "front")
+        block = Block("sql", f"select {key} from {rows} where {rule.affected}", line)
         condition = queries.examine(desk.store, block.text, desk.known)
         yield from ((path, line, f"affected: {text}") for path, _, text in _query(desk, page, block, condition, values))
         reads |= condition.reads

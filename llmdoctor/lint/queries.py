@@ -18,12 +18,14 @@ Tokens = frozenset[str]
 TABLES = (
     "attempts", "front", "chunks", "facts", "stages", "task_events", "engine_samples", "inputs", "rejects",
     "bad_fields", "secrets", "expected", "in_flight", "pairs", "lumps", "tried", "vantages", "slices", "quantiles",
-    "walls", "segments",
+    "walls", "segments", "silences", "path", "staged", "task_audit",
 )  # fmt: skip
 # What makes a row of a table unique: the last key of an ORDER BY comes from here (or from a GROUP BY).
 KEYS: Mapping[str, tuple[str, ...]] = {
     "attempts": ("attempt_id",),
     "front": ("attempt_id",),
+    "staged": ("attempt_id",),
+    "task_audit": ("task_key",),
     "expected": ("attempt_id",),
     "in_flight": ("attempt_id",),
     "tried": ("attempt_id",),
@@ -35,6 +37,8 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "inputs": ("input_id",),
     "walls": ("vantage", "outcome", "wall_ms"),
     "slices": ("vantage", "kind", "dimension", "value"),
+    "segments": ("vantage", "name", "segment"),
+    "silences": ("vantage", "from_at"),
     "engine_samples": ("at", "instance", "name"),
     "task_events": ("task_id", "at", "state"),
 }

@@ -1,0 +1,18 @@
+"""The view `front`, and values as SQL."""
+
+from llmdoctor.store import Store
+
+
+def set_front(store: Store, vantage: str, alone: bool = False) -> None:
+    """Points the view `front` at the attempts of one vantage; `alone`: all attempts are of this one."""
+    name = literal(vantage)
+    where = "" if alone else f" where vantage = {name}"
+    # A constant costs a query nothing to read, to group by and to join on.
+    store.script(f"create or replace view front as select * replace ({name} as vantage) from attempts{where}")
+
+
+def literal(value: object) -> str:
+    """A text, boolean or null as SQL writes it."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower().replace("none", "null")
+    return "'" + str(value).replace("'", "''") + "'"

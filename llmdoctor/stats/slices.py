@@ -1,0 +1,106 @@
+"""Which value of a column holds the slow or failed attempts (`slices`): log odds with a lower bound, Benjamini-Hochberg
+over all values that were tried."""
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from llmdoctor.stats.crossed import find_crossed
+from llmdoctor.stats.front import set_front
+from llmdoctor.stats.odds import passing, slice_row
+from llmdoctor.stats.quantiles import LEAST_ROWS
+from llmdoctor.store import Row, Store
+
+DIMENSIONS = ("instance", "app_version", "model", "region", "tenant")
+MAX_VALUES = 200
+
+
+def write_slices(store: Store, vantages: Sequence[str], alone: bool) -> None:
+    """Fills `slices`: every value that holds three bad attempts, and pairs of values that are worse than both alone."""
+    for vantage in vantages:
+        set_front(store, vantage, alone)
+        store.script(f"create or replace temp view judged as {JUDGED}")
+        own = "" if alone else " where attempt_id in (select attempt_id from front)"
+        slow_from = store.run(SLOW_FROM + own)[0][0]
+        kinds = {"slow": f"times >= {slow_from!r}" if slow_from else "cast(null as boolean)", "failed": "failed"}
+        _count(store, kinds)
+        tested = [row for kind in kinds for row in _singles(store, vantage, kind)]
+        for row in passing(tested):
+            row["significant"] = True
+        found = [*tested, *find_crossed(store, vantage, tuple(kinds), tested)]
+        found = [_with_removed(store, row, kinds[row["kind"]]) for row in found]
+        store.insert("slices", list(found[0]) if found else [], [list(row.values()) for row in found])
+    store.script("drop view if exists judged; drop table if exists counted")
+
+
+# Which attempts can be slow or failed, and which are. Slow: the slowest tenth by what they took against what their
+# tokens take in the quiet part of this log, at least half as much again; from three times on always, for where half of
+# all are slow the slowest tenth of them would point at a bystander. Null: not judged.
+JUDGED = f"""
+select {", ".join(f"f.{name}" for name in DIMENSIONS)}, f.total_ms, e.load <> 'busy' as calm, e.times,
+       case when f.outcome not in ('unknown', 'cancelled', 'rate_limited')
+            then f.outcome in ('failed', 'timeout', 'incomplete', 'empty') end as failed
+from   front f
+join   expected e on e.attempt_id = f.attempt_id
+"""
+COUNTED = ("rows", "bad", "calm", "calm_bad")
+SLOW_FROM = "select greatest(least(percentile_disc(0.9) within group (order by times), 3), 1.5) from expected"
+
+
+def _count(store: Store, kinds: Mapping[str, str]) -> None:
+    """The table `counted`: all columns together, once over all rows; the few groups are then put together by each."""
+    counts = ", ".join(
+        f"count({bad}) as {kind}_rows, count(*) filter ({bad}) as {kind}_bad,"
+        f" count(*) filter (({bad}) is not null and calm) as {kind}_calm,"
+        f" count(*) filter ({bad} and calm) as {kind}_calm_bad"
+        for kind, bad in kinds.items()
+    )
+    names = ", ".join(DIMENSIONS)
+    store.script(f"create or replace temp table counted as select {names}, {counts} from judged group by {names}")
+
+
+def _singles(store: Store, vantage: str, kind: str) -> list[Row]:
+    sums = ", ".join(f"sum({kind}_{name})::bigint as {name}" for name in COUNTED)
+    names, sets = ", ".join(DIMENSIONS), ", ".join(f"({name})" for name in DIMENSIONS)
+    frame = pl.DataFrame(
+        store.arrow(
+            f"select coalesce({names}) as value, {_which(DIMENSIONS)} as dimension, {sums}"
+            f" from counted group by grouping sets ({sets})"
+        )
+    ).sort("dimension", "value")
+    found = []
+    for (dimension,), part in frame.group_by("dimension", maintain_order=True):
+        if 2 <= part["value"].count() <= MAX_VALUES and part["bad"].sum() >= 3:
+            found += _slices_of(part, vantage, kind, str(dimension))
+    return found
+
+
+def _slices_of(part: pl.DataFrame, vantage: str, kind: str, dimension: str) -> list[Row]:
+    """The values of one column that hold three bad attempts or more, but not all attempts that were judged."""
+    counts = part.with_columns(pl.col("value").fill_null("(missing)")).sort("value")
+    totals = {name: int(counts[name].sum()) for name in COUNTED}
+    return [
+        slice_row(vantage, kind, dimension, count, totals)
+        for count in counts.iter_rows(named=True)
+        if count["bad"] >= 3 and count["rows"] < totals["rows"]
+    ]
+
+
+def _which(dimensions: Sequence[str]) -> str:
+    """SQL for the name of the column that a row of the grouping sets stands for."""
+    cases = " ".join(f"when grouping({name}) = 0 then '{name}'" for name in dimensions)
+    return f"case {cases} end"
+
+
+def _with_removed(store: Store, row: Row, bad: str) -> Row:
+    """What the P99 of all would be without this value; only where the value stands out and there are rows enough."""
+    if row["lower_bound"] <= 0 or row["lift"] < 1.5 or row["rows_out"] < LEAST_ROWS[0.99]:
+        return row
+    same = f"coalesce({row['dimension']}, '(missing)') = ?" + (f" and {row['second']} = ?" if row["second"] else "")
+    p99, removed = store.run(
+        "select quantile_disc(total_ms, 0.99),"
+        f" quantile_disc(total_ms, 0.99) filter (not ({same}))"
+        f" from judged where ({bad}) is not null",
+        [row["own_value"], row["second_value"]] if row["second"] else [row["own_value"]],
+    )[0]
+    return row | {"p99_ms": p99, "removed_p99_ms": removed}
