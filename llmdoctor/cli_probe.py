@@ -7,7 +7,6 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from llmdoctor.probe.plan import Hop, Plan
     from llmdoctor.probe.run import Target
 
-_OUTPUTS = ("output", "json", "md", "quiet", "verbose", "fail_on")
+_OUTPUTS = ("output", "json", "md", "jira", "quiet", "verbose", "fail_on")
 
 
 @click.command()
@@ -54,6 +53,7 @@ _OUTPUTS = ("output", "json", "md", "quiet", "verbose", "fail_on")
 @click.option("-o", "--output", metavar="FILE", help="Write the HTML report.")
 @click.option("--json", metavar="FILE", help="Write the diagnosis as JSON.")
 @click.option("--md", metavar="FILE", help="Write the text for a ticket (Markdown).")
+@click.option("--jira", metavar="FILE", help="Write the text for a ticket (Jira).")
 @click.option("--fail-on", type=click.Choice(settings.LEVELS), help="Exit with 1 where a finding is at least this bad.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
 @click.option("-v", "--verbose", is_flag=True, help="Print all evidence and how every rule ended.")
@@ -212,47 +212,23 @@ def _tell(hops: Sequence["Hop"], target: "Target", wanted: "Plan") -> None:
     put(f"body of the first: {json.dumps(body(target, wanted.steps[0], load(target.dialect)))}")
 
 
-@dataclass
-class _Live:
-    """One line on a terminal's standard error: which request runs and how its chunks arrive."""
-
-    wanted: int
-    on: bool
-    done: int = 0
-    last: tuple[str, str, int] = ("", "", 0)
-    chunks: int = 0
-
-    def seen(self, hop: str, variant: str, number: int, at_ms: float) -> None:
-        """A chunk arrived."""
-        self.chunks = self.chunks + 1 if self.last == (hop, variant, number) else 1
-        self.last = (hop, variant, number)
-        if self.on:
-            text = f"{self.done + 1}/{self.wanted} {hop} {variant}: {self.chunks} chunks, {at_ms / 1000:.1f} s"
-            files.say(f"\r\x1b[Kllmdoctor: {text}", sys.stderr)
-
-    def clear(self) -> None:
-        """Leaves the line as it was."""
-        if self.on:
-            files.say("\r\x1b[K", sys.stderr)
-
-
 def _probed(target: "Target", wanted: "Plan", url: str, given: dict[str, Any]) -> "Diagnosis":
     """Sends, writes the trace, and diagnoses it like any other log."""
+    from llmdoctor.cli_live import Live
     from llmdoctor.probe.run import run, with_model
     from llmdoctor.probe.trace import rows
 
     target = with_model(target, wanted.steps[0])
-    live = _Live(wanted.requests, sys.stderr.isatty() and not given["quiet"])
+    looked_at = sys.stderr.isatty() and not given["quiet"] and os.environ.get("TERM") != "dumb"
+    hops = list(dict.fromkeys(step.hop.name for step in wanted.steps))
     lines: list[str] = []
     endings: list[str] = []
     dropped: list[str] = []
-    try:
-        for trace in run(target, wanted, live.seen, dropped.extend):
+    with Live(hops, wanted.requests, looked_at) as live:
+        for trace in run(target, wanted, live.seen if looked_at else None, dropped.extend):
             lines += [json.dumps(row, ensure_ascii=False) for row in rows(trace)]
             endings.append(trace.exchange.ending)
             live.done += 1
-    finally:
-        live.clear()
     if endings and all(ending == "dns" for ending in endings):
         raise InputError(f"{urlsplit(url).hostname}: no hop has an address; check the names, or give --resolve")
     text = "\n".join(lines) + "\n"
@@ -309,8 +285,16 @@ def _command(url: str, given: dict[str, Any]) -> str:
 @click.option("--first-ms", default=200.0, show_default=True, help="Until the first token.")
 @click.option("--gap-ms", default=20.0, show_default=True, help="Between tokens.")
 @click.option("--heartbeat-ms", default=0.0, show_default=True, help="A comment this often while nothing is sent.")
-@click.option("--relay", "upstream", metavar="URL", help="Instead: a relay in front of URL that holds streams back.")
-@click.option("--hold", default="whole", show_default=True, metavar="HOW", help="whole, none, 16k, 250ms ...")
+@click.option(
+    "--relay", "upstream", metavar="URL", help="Instead: a relay in front of URL that holds streams back or cuts them."
+)
+@click.option(
+    "--hold",
+    default="whole",
+    show_default=True,
+    metavar="HOW",
+    help="whole, none, behind, 16k, 250ms, 4k/s, deadline=5s, idle=2s.",
+)
 def canary(host: str, port: int, upstream: str | None, hold: str, **given: Any) -> None:
     """Run the reference server: a stream of known pace, to put behind a proxy under test.
 
@@ -318,7 +302,8 @@ def canary(host: str, port: int, upstream: str | None, hold: str, **given: Any) 
     """
     from llmdoctor.probe.canary import Settings
     from llmdoctor.probe.canary import canary as serve
-    from llmdoctor.probe.relay import Hold, relay
+    from llmdoctor.probe.holding import Hold
+    from llmdoctor.probe.relay import relay
 
     try:
         server = relay(upstream, Hold.parse(hold), host, port) if upstream else serve(host, port, Settings(**given))

@@ -4,7 +4,8 @@ import subprocess
 import sys
 
 from llmdoctor.probe.canary import Settings, canary
-from llmdoctor.probe.relay import Hold, relay
+from llmdoctor.probe.holding import Hold
+from llmdoctor.probe.relay import relay
 
 PATH = "/v1/chat/completions"
 

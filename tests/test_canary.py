@@ -11,7 +11,8 @@ import pytest
 from llmdoctor.probe.canary import Settings, canary
 from llmdoctor.probe.client import send
 from llmdoctor.probe.exchange import Exchange, Limits, Request
-from llmdoctor.probe.relay import Hold, relay
+from llmdoctor.probe.holding import Hold
+from llmdoctor.probe.relay import relay
 from tests.wires import CHUNKED, Server, chunk, says
 
 QUICK = Settings(tokens=6, first_ms=30, gap_ms=20)
@@ -224,13 +225,17 @@ def test_a_request_in_chunks_is_read() -> None:
         ("16k", Hold("bytes", 16384)),
         ("250ms", Hold("period", 250)),
         (" 2S ", Hold("period", 2000)),
+        ("behind", Hold("behind")),
+        ("4k/s", Hold("rate", 4096)),
+        ("deadline=5s", Hold("deadline", 5000)),
+        ("idle=500ms", Hold("idle", 500)),
     ],
 )
 def test_a_hold_is_read_from_a_word(word: str, hold: Hold) -> None:
     assert Hold.parse(word) == hold
 
 
-@pytest.mark.parametrize("word", ["", "0", "0ms", "all", "-5", "5m", "1.5s"])
+@pytest.mark.parametrize("word", ["", "0", "0ms", "all", "-5", "5m", "1.5s", "idle=4k", "deadline=5", "idle"])
 def test_another_word_is_no_hold(word: str) -> None:
     with pytest.raises(ValueError, match="none of whole"):
         Hold.parse(word)
@@ -269,6 +274,28 @@ def test_a_relay_can_hold_for_a_period() -> None:
     direct, held = through("60ms", Settings(tokens=15, first_ms=20, gap_ms=15))
     assert text(direct) == text(held)
     assert len([read for read in held.reads if read.data]) < len([read for read in direct.reads if read.data])
+
+
+def test_a_relay_can_be_one_event_behind() -> None:
+    direct, held = through("behind", Settings(tokens=6, first_ms=20, gap_ms=30))
+    assert text(direct) == text(held)
+    stamps = [one["canary"]["clock_ns"] for one in events(held)]
+    arrived = [held.started_ns + read.at_ms * 1e6 for read in held.reads if read.data]
+    assert all(at > sent for at, sent in zip(arrived, stamps[1:], strict=False))
+
+
+def test_a_relay_can_limit_the_rate() -> None:
+    direct, held = through("1k/s", QUICK)
+    assert text(direct) == text(held)
+    assert len([read for read in held.reads if read.data]) > 2 * len([read for read in direct.reads if read.data])
+
+
+@pytest.mark.parametrize("hold", ["deadline=200ms", "idle=200ms"])
+def test_a_relay_can_cut_a_stream(hold: str) -> None:
+    direct, cut = through(hold, Settings(tokens=6, first_ms=20, gap_ms=300))
+    assert direct.ending == "complete"
+    assert (cut.ending, cut.framing_error) == ("incomplete", "cut_chunked")
+    assert 0 < len(text(cut)) < len(text(direct))
 
 
 def test_a_relay_before_nothing_answers_502_and_passes_refusals_on() -> None:

@@ -1,18 +1,28 @@
 """The probe from end to end: real sockets, a stand-in model server, a relay that holds streams back."""
 
+import contextlib
 import json
+import os
+import pty
+import re
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from llmdoctor.ingest import read
 from llmdoctor.probe.canary import Settings, canary
-from llmdoctor.probe.plan import Hop, plan
-from llmdoctor.probe.relay import Hold, relay
+from llmdoctor.probe.holding import Hold
+from llmdoctor.probe.plan import Hop, Plan, Step, plan
+from llmdoctor.probe.relay import relay
 from llmdoctor.probe.run import Target, run
 from llmdoctor.probe.trace import rows
+from llmdoctor.store import Store
+from tests.wires import Server, says
 
 PATH = "/v1/chat/completions"
 FAST = Settings(tokens=40, first_ms=60, gap_ms=8)
@@ -62,6 +72,73 @@ def test_a_trace_is_a_native_log_of_what_was_sent_and_seen(served: str) -> None:
     assert kinds.count("text") == 40
     assert kinds[-1] == "terminal"
     assert any(row.get("name") == "http_version" and row["value"] == "HTTP/1.1" for row in written)
+
+
+def test_each_piece_says_what_it_took_on_the_wire_and_when_it_was_sent(served: str) -> None:
+    hops = [Hop("direct", served + PATH)]
+    [trace] = list(run(Target("openai_chat", "m"), plan(hops, repeat=1, quick=True)))
+    chunks = [row for row in rows(trace) if row.get("table") == "chunks"]
+    assert sum(row["wire_bytes"] for row in chunks) <= trace.exchange.wire_bytes
+    assert all(row["wire_bytes"] == 0 or row["wire_bytes"] > row["bytes"] for row in chunks)
+    stamped = [row for row in chunks if row["kind"] == "text"]
+    assert all(0 < row["sent_at_ms"] <= row["at_ms"] for row in stamped)
+    assert stamped == sorted(stamped, key=lambda row: row["sent_at_ms"])
+    assert "sent_at_ms" not in chunks[-1]  # [DONE] bears no stamp
+
+
+def test_a_document_has_no_first_token(tmp_path: Path) -> None:
+    answer = json.dumps(
+        {"choices": [{"index": 0, "message": {"content": "all of it"}, "finish_reason": "stop"}]}
+    ).encode()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(answer)
+    with Server(says(head + answer)) as server:
+        cli(server.url, "--quick", "--repeat", "2", "--save", "t.jsonl", cwd=tmp_path)
+    with Store() as store:
+        store.create()
+        read(store, [str(tmp_path / "t.jsonl")])
+        assert store.run("select count(*), count(ttft_ms), count(chunks), min(outcome) from attempts") == [
+            (2, 0, 0, "completed")
+        ]
+
+
+def test_a_long_answer_that_is_cut_is_asked_for_once_more() -> None:
+    slow = Settings(tokens=400, first_ms=20, gap_ms=20)
+    steps = (Step(Hop("direct", ""), "long", 12), Step(Hop("direct", ""), "long", 200))
+    with canary(settings=slow) as server, relay(server.url, Hold.parse("deadline=1100ms")) as cut:
+        hop = Hop("public", cut.url + PATH)
+        wanted = Plan(tuple(replace(step, hop=hop) for step in steps))
+        traces = list(run(Target("openai_chat", "m"), wanted))
+    assert [trace.request_id for trace in traces] == ["public-long-1", "public-long-2", "public-long-3"]
+    assert [trace.exchange.ending for trace in traces] == ["complete", "incomplete", "incomplete"]
+
+
+def test_a_terminal_shows_the_answers_as_they_arrive_and_is_left_clean(served: str, held: str, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    command = [sys.executable, "-m", "llmdoctor", "probe", held + PATH, "--direct", served, "--quick", "--repeat", "2"]
+    environment = os.environ | {"TERM": "xterm"}
+    with subprocess.Popen(command, cwd=tmp_path, stdout=-1, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        seen = b""
+        with contextlib.suppress(OSError):  # how Linux says that the other end is closed
+            while piece := os.read(ours, 4096):
+                seen += piece
+        process.communicate(timeout=120)
+    os.close(ours)
+    frames = seen.decode().split("\x1b[J")
+    assert any("llmdoctor: request 1 of 4: direct, stream, " in frame for frame in frames)
+    assert any(re.search(r"\n  direct ·*│+", frame) and "\n  public" in frame for frame in frames)
+    assert re.fullmatch(r"\r(\x1b\[\d+A)?", frames[-2])
+    assert frames[-1] == ""
+    assert all(len(line) < 80 for frame in frames for line in re.sub(r"\x1b\[\d*[A-Z]", "", frame).splitlines())
+
+
+def test_without_a_terminal_there_are_no_control_characters(served: str, tmp_path: Path) -> None:
+    done = cli(served + PATH, "--quick", "--repeat", "1", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout
+    assert "\r" not in done.stdout
 
 
 def test_a_saved_trace_analyzed_says_what_the_probe_said(served: str, held: str, tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ this machine. Nothing rests on how fast that is, only on how the places compare.
 
 import http.client
 import json
+import socket
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from http.server import HTTPServer
 from pathlib import Path
@@ -21,8 +23,9 @@ import pytest
 from llmdoctor import ingest, rulebook
 from llmdoctor.diagnose import Diagnosis, diagnose
 from llmdoctor.probe.canary import Settings, canary
+from llmdoctor.probe.holding import Hold
 from llmdoctor.probe.plan import BASE_TOKENS, BROWSER, LONG_TOKENS, SHORT_TOKENS, Hop, Plan, Step
-from llmdoctor.probe.relay import Hold, relay
+from llmdoctor.probe.relay import relay
 from llmdoctor.probe.run import Target, run
 from llmdoctor.probe.serving import Answer, Serving, serve
 from llmdoctor.probe.trace import rows
@@ -30,15 +33,16 @@ from llmdoctor.store import Store
 
 PATH = "/v1/chat/completions"
 MODEL = Settings(tokens=4000, first_ms=80, gap_ms=5)
-SHORT = Settings(tokens=6, first_ms=300, gap_ms=1)
 BOOK = rulebook.load()
 
 Open = Callable[[Serving], Serving]
 """Turns a server into another one before it."""
 
 
-def _event(text: str, reason: str | None = None) -> bytes:
-    choice = {"index": 0, "delta": {"content": text} if text else {}, "finish_reason": reason}
+def _event(text: str, reason: str | None = None, kind: str = "content") -> bytes:
+    call = [{"index": 0, "id": "c", "function": {"name": "f", "arguments": text}}]
+    delta = {kind: call if kind == "tool_calls" else text} if text else {}
+    choice = {"index": 0, "delta": delta, "finish_reason": reason}
     return b"data: " + json.dumps({"id": "x", "pad": "." * 150, "choices": [choice]}).encode() + b"\n\n"
 
 
@@ -62,21 +66,52 @@ class _App(Answer):
         self._stream(wanted, "tools" in asked)
 
     def _stream(self, wanted: int, with_tools: bool) -> None:
-        self.begin(200, {"Content-Type": "text/event-stream"})
-        late = self.kind in ("burst", "paced") or (self.kind == "tools" and with_tools)
+        guard = {"x-litellm-applied-guardrails": "answers"} if self.kind == "guarded" else {}
+        self.begin(200, {"Content-Type": "text/event-stream"} | guard)
+        late = self.kind in ("burst", "paced", "guarded") or (self.kind == "tools" and with_tools)
         time.sleep(0.08 + (0.005 * wanted if late else 0))
         several = 4 if self.kind == "speculative" else 1
-        if self.kind == "thinking":
-            time.sleep(1.2)
-        pieces = [_event("word " * several) for _ in range(wanted // several)]
-        if late and self.kind != "paced":
+        pieces = self._pieces(wanted, several)
+        if self.kind == "terse" or (late and self.kind != "paced"):
             self.send(b"".join(pieces))
         else:
+            pace = 0.003 if self.kind == "paced" else 0.005 * several
             for piece in pieces:
-                time.sleep(0.003 if self.kind == "paced" else 0.005 * several)
+                time.sleep(pace * piece.count(b"data: "))
                 self.send(piece)
         self.send(_event("", "stop") + (b"" if self.kind == "no_end" else b"data: [DONE]\n\n"))
         self.finish_stream()
+
+    def _pieces(self, wanted: int, several: int) -> list[bytes]:
+        """The events of the answer, as they are sent."""
+        if self.kind == "terse":
+            return [_event("word ") for _ in range(5)]
+        if self.kind == "calls":
+            return [_event("word", kind="tool_calls") for _ in range(wanted)]
+        if self.kind == "reasoning":
+            first = [_event("hm ", kind="reasoning_content") for _ in range(wanted // 2)]
+            return [*first, *(_event("word ") for _ in range(wanted - len(first)))]
+        if self.kind == "paired":
+            return [_event("word ") + _event("word ") for _ in range(wanted // 2)]
+        return [_event("word " * several) for _ in range(wanted // several)]
+
+
+class _Corked(Answer):
+    """A proxy whose socket waits for more to send, as long as the kernel lets it."""
+
+    upstream = ""
+
+    def do_POST(self) -> None:  # noqa: N802 - http.server calls it by this name
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        place = urlsplit(self.upstream)
+        connection = http.client.HTTPConnection(place.hostname or "", place.port)
+        connection.request("POST", self.path, self.read_body(1 << 20), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        self.begin(200, {"Content-Type": "text/event-stream"})
+        while piece := response.read1(1 << 16):
+            self.send(piece)
+        self.finish_stream()
+        connection.close()
 
 
 class _Gzip(Answer):
@@ -100,8 +135,8 @@ class _Gzip(Answer):
         connection.close()
 
 
-def _model() -> Serving:
-    return canary(settings=MODEL)
+def _model(**changed: Any) -> Serving:
+    return canary(settings=replace(MODEL, **changed))
 
 
 def _app(kind: str) -> Serving:
@@ -121,6 +156,10 @@ def _compressing(server: Serving) -> Serving:
     return serve("127.0.0.1", 0, type("Gzip", (_Gzip,), {"upstream": server.url}))
 
 
+def _corking(server: Serving) -> Serving:
+    return serve("127.0.0.1", 0, type("Corked", (_Corked,), {"upstream": server.url}))
+
+
 def _steps(hops: Sequence[Hop]) -> Iterator[Step]:
     for _ in range(3):
         yield from (Step(hop, "stream", BASE_TOKENS) for hop in hops)
@@ -134,7 +173,18 @@ def _steps(hops: Sequence[Hop]) -> Iterator[Step]:
     yield Step(hops[0], "cheap", beside="cheap")
 
 
-def _probed(start: Callable[[], Serving], before: Sequence[Open], shown: Sequence[str]) -> list[dict[str, Any]]:
+def _streams(hops: Sequence[Hop]) -> Iterator[Step]:
+    """What `--quick` asks for."""
+    for _ in range(3):
+        yield from (Step(hop, "stream", BASE_TOKENS) for hop in hops)
+
+
+def _probed(
+    start: Callable[[], Serving],
+    before: Sequence[Open],
+    shown: Sequence[str],
+    steps: Callable[[Sequence[Hop]], Iterator[Step]] = _steps,
+) -> list[dict[str, Any]]:
     """The rows of a probe: a server, relays before it, and which of those places are asked."""
     with ExitStack() as stack:
         servers = [stack.enter_context(start())]
@@ -142,10 +192,17 @@ def _probed(start: Callable[[], Serving], before: Sequence[Open], shown: Sequenc
             servers.append(stack.enter_context(one(servers[-1])))
         places = dict(zip(("direct", "public", "edge"), servers, strict=False))
         hops = [Hop(name, places[name].url + PATH) for name in shown]
-        return [row for trace in run(Target("openai_chat", "m"), Plan(tuple(_steps(hops)))) for row in rows(trace)]
+        return [row for trace in run(Target("openai_chat", "m"), Plan(tuple(steps(hops)))) for row in rows(trace)]
 
 
 BOTH = ("direct", "public")
+
+
+def _quick(start: Callable[[], Serving], *before: Open) -> Callable[[], list[dict[str, Any]]]:
+    """Streams only, over the server and what is before it."""
+    return partial(_probed, start, before, BOTH[: len(before) + 1], _streams)
+
+
 CASES: Mapping[str, Callable[[], list[dict[str, Any]]]] = {
     "whole": partial(_probed, _model, [_held("whole")], BOTH),
     "whole seen from outside": partial(_probed, _model, [_held("whole")], ("public",)),
@@ -164,7 +221,23 @@ CASES: Mapping[str, Callable[[], list[dict[str, Any]]]] = {
     "short answers": partial(
         _probed, partial(canary, settings=Settings(tokens=6, first_ms=300, gap_ms=1)), [], ("direct",)
     ),
-    "long prefill": partial(_probed, partial(_app, "thinking"), [], ("direct",)),
+    "behind": _quick(partial(_model, gap_ms=25), _held("behind")),
+    "slowed": _quick(_model, _held("8k/s")),
+    "cut at a deadline": _quick(partial(_model, gap_ms=25), _held("deadline=1500ms")),
+    "cut at a deadline with heartbeats": _quick(
+        partial(_model, first_ms=2000, heartbeat_ms=150), _held("deadline=1500ms")
+    ),
+    "cut for silence": _quick(partial(_model, first_ms=1800), _held("idle=1200ms")),
+    "corked": _quick(partial(_model, gap_ms=10), _corking),
+    "guarded": partial(_probed, partial(_app, "guarded"), [_held("none")], BOTH),
+    "both whole": _quick(partial(_app, "burst"), _held("none")),
+    "long prefill": _quick(partial(_model, first_ms=2000), _held("none")),
+    "2 ms a token": _quick(partial(_model, gap_ms=2), _held("none")),
+    "heartbeats": _quick(partial(_model, first_ms=900, heartbeat_ms=100), _held("none")),
+    "reasoning first": _quick(partial(_app, "reasoning"), _held("none")),
+    "tool calls only": _quick(partial(_app, "calls"), _held("none")),
+    "two events a read": _quick(partial(_app, "paired"), _held("none")),
+    "short answer in one read": _quick(partial(_app, "terse"), _held("none")),
 }
 
 
@@ -208,6 +281,9 @@ def _findings(diagnosis: Diagnosis) -> set[tuple[str, str]]:
         ("compressed", "public", "compression_buffering"),
         ("faked", "direct", "fake_streaming"),
         ("tools", "direct", "tools_buffering"),
+        ("behind", "public", "one_event_behind"),
+        ("corked", "public", "nagle_delay"),
+        ("guarded", "direct", "guardrail_holdback"),
     ],
 )
 def test_the_place_and_the_cause_are_named(judged: Judged, case: str, place: str, cause: str) -> None:
@@ -226,7 +302,19 @@ def test_the_size_of_the_buffer_is_estimated(judged: Judged) -> None:
     assert "a buffer of 16 KB" in str(judged("edge only").causes[0].evidence)
 
 
-@pytest.mark.parametrize("case", ["passed on", "several tokens an event", "long prefill"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "passed on",
+        "several tokens an event",
+        "long prefill",
+        "2 ms a token",
+        "heartbeats",
+        "reasoning first",
+        "tool calls only",
+        "two events a read",
+    ],
+)
 def test_a_live_stream_is_called_live(judged: Judged, case: str) -> None:
     found = judged(case)
     assert _findings(found) == set()
@@ -258,12 +346,47 @@ def test_a_missing_end_mark_is_a_fault_of_the_protocol(judged: Judged) -> None:
 
 def test_a_server_that_takes_one_at_a_time_is_found(judged: Judged) -> None:
     found = judged("one at a time")
-    assert _findings(found) == {("high_ttft", "variant=cheap"), ("high_ttft", "variant=pair")}
+    assert _findings(found) == {("high_ttft", "hop=direct")}
     assert found.causes[0].id == "event_loop_stall"
+    assert found.verdict.text.startswith("direct: ")
 
 
-def test_answers_too_short_to_judge_are_not_judged(judged: Judged) -> None:
-    found = judged("short answers")
+def test_a_rate_that_a_place_does_not_exceed_is_found(judged: Judged) -> None:
+    found = judged("slowed")
+    assert _findings(found) == {("slow_decode", "hop=public")}
+    assert found.causes[0].id == "rate_shaping"
+
+
+@pytest.mark.parametrize(
+    ("case", "cause"),
+    [
+        ("cut at a deadline", "deadline_cut"),
+        ("cut at a deadline with heartbeats", "deadline_cut"),
+        ("cut for silence", "idle_timeout_cut"),
+    ],
+)
+def test_the_timer_that_cuts_is_named_with_its_place(judged: Judged, case: str, cause: str) -> None:
+    found = judged(case)
+    assert {("errors", "hop=public"), ("incomplete_streams", "hop=public")} == _findings(found)
+    assert found.causes[0].id == cause
+    assert all(other.confidence < found.causes[0].confidence for other in found.causes[1:])
+    assert found.verdict.text.startswith("public: ")
+
+
+def test_one_event_behind_is_found_without_stamps_too(judged: Judged) -> None:
+    found = judged("behind", lambda row: {key: value for key, value in row.items() if key != "sent_at_ms"})
+    assert found.causes[0].id == "one_event_behind"
+
+
+def test_where_nothing_streams_anywhere_it_is_said(judged: Judged) -> None:
+    found = judged("both whole")
+    assert _findings(found) == {("burst_delivery", "hop=direct")}
+    assert found.causes[0].id == "fake_streaming"
+
+
+@pytest.mark.parametrize("case", ["short answers", "short answer in one read"])
+def test_answers_too_short_to_judge_are_not_judged(judged: Judged, case: str) -> None:
+    found = judged(case)
     assert _findings(found) == set()
     assert found.verdict.level == "undetermined"
 

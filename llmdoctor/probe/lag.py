@@ -1,14 +1,20 @@
-"""The self-check of the client: how late its stamps are on this machine, now."""
+"""The self-check of the client: how late its stamps are on this machine, before and while it probes."""
 
 import contextlib
 import math
 import socket
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass
+from typing import Self
 
 from llmdoctor.probe.client import send
-from llmdoctor.probe.exchange import Limits, Request
+from llmdoctor.probe.exchange import Exchange, Limits, Request
+
+_STEP_S = 0.005
+_KEPT = 200_000
+"""Wake-ups that are remembered: a quarter of an hour."""
 
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -49,6 +55,39 @@ def loop_lag(duration_s: float = 0.5, gap_s: float = 0.02) -> Lag:
     ]
     late = sorted(at - sent[int(line)] / 1e6 for at, line in arrived)
     return Lag(len(late), median_ms=_rank(late, 0.5), p99_ms=_rank(late, 0.99))
+
+
+class Watch:
+    """Wakes up every 5 ms for as long as a `with` block and notes how late it was: what keeps this thread from running
+    keeps the one that stamps from it, too."""
+
+    def __init__(self) -> None:
+        self._late: deque[tuple[int, float]] = deque(maxlen=_KEPT)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="watch")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            before = time.perf_counter_ns()
+            time.sleep(_STEP_S)
+            now = time.perf_counter_ns()
+            self._late.append((now, max(0.0, (now - before) / 1e6 - _STEP_S * 1e3)))
+
+    def late_ms(self, exchange: Exchange) -> float | None:
+        """How late one wake-up in ten was, at the least, while this exchange ran (nearest rank): single hiccups hit a
+        few pieces of a stream and change no verdict. None where it was over before the first."""
+        end = exchange.started_ns + int(exchange.phases.end * 1e6)
+        # A wake-up that began within it and came after its end belongs to it as well.
+        found = sorted(late for at, late in self._late.copy() if exchange.started_ns <= at <= end + late * 1e6)
+        return _rank(found, 0.9)
 
 
 def _serve(listener: socket.socket, count: int, gap_s: float, sent: list[int]) -> None:

@@ -74,6 +74,15 @@ class Message:
 
 
 @dataclass(frozen=True)
+class Stamp:
+    """When the sender says that it sent an event: `ms` on its own clock, whatever the origin of that; `clock_ns` is the
+    monotonic clock of its machine, where it was told."""
+
+    ms: float
+    clock_ns: int | None = None
+
+
+@dataclass(frozen=True)
 class Placed:
     """A piece and its place: the event ended just before byte `end` of the decoded body, so the read that brought
     byte `end - 1` gives it its time. `bytes` is the size of the event, 0 for the second and further pieces of it."""
@@ -82,6 +91,7 @@ class Placed:
     end: int
     bytes: int
     name: str = ""
+    stamp: Stamp | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Which requests to send over which hops, in which order, within which budget."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 BASE_TOKENS, SHORT_TOKENS, LONG_TOKENS, LASTING_TOKENS = 96, 12, 400, 4000
@@ -61,6 +62,8 @@ class Plan:
 
 
 BROWSER = "gzip, deflate, br, zstd"
+ONCE = ("long", "lasting")
+"""Experiments of one request to each place; a stream among them that is cut is asked for once more."""
 DROPPED_FIRST = ("tools", "http2", "cheap", "pair", "whole", "long", "encoded", "short")
 """What goes when the budget is too small, first to last. The streams over all hops stay."""
 
@@ -99,6 +102,18 @@ def plan(
             return found
         more.pop(left[0])
         dropped.append(left[0])
+
+
+def without_dead(wanted: Plan, dead: Collection[Hop]) -> Plan:
+    """The plan with two streams, and no more, over each place where nothing answers: twice is no chance, and each may
+    take as long as the limits allow."""
+    asked: Counter[Hop] = Counter()
+    steps = []
+    for step in wanted.steps:
+        asked[step.hop] += 1
+        if step.hop not in dead or (step.variant == "stream" and asked[step.hop] <= 2):
+            steps.append(step)
+    return replace(wanted, steps=tuple(steps))
 
 
 def within(wanted: Plan, seconds_each: float, tokens_each_second: float, most_s: float) -> Plan:

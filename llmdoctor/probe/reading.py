@@ -6,9 +6,10 @@ from dataclasses import replace
 from llmdoctor.probe import elements, sse
 from llmdoctor.probe.documents import opened, parsed
 from llmdoctor.probe.foreign import KEPT, foreign, page_problem, text_problem, with_status
-from llmdoctor.probe.pieces import DONE, Ending, Message, Piece, Placed, Shape
+from llmdoctor.probe.pieces import DONE, Ending, Message, Piece, Placed, Shape, Stamp
 from llmdoctor.probe.problems import told_problem
 from llmdoctor.probe.protocols import Dialect
+from llmdoctor.probe.stamps import stamp_of
 from llmdoctor.probe.tally import Tally
 
 _BLANK = b" \t\r\n\xef\xbb\xbf"
@@ -32,6 +33,7 @@ class Reading:
         self._bare = self._foreign = False
         self._strays = 0
         self._text = ""
+        self._stamp: Stamp | None = None
 
     def feed(self, data: bytes) -> list[Placed]:
         """The pieces of the events that these bytes complete."""
@@ -78,13 +80,14 @@ class Reading:
             pieces = self._read(event)
             self._tally.count(pieces)
             placed += [
-                Placed(piece, event.end, event.bytes * (number == 0), event.name[:60])
+                Placed(piece, event.end, event.bytes * (number == 0), event.name[:60], self._stamp)
                 for number, piece in enumerate(pieces)
             ]
         return placed
 
     def _read(self, event: sse.Event) -> list[Piece]:
         """What one event is."""
+        self._stamp = None
         if event.kind == "stray":
             return self._stray(event)
         if isinstance(self._reader, sse.Reader):
@@ -94,6 +97,7 @@ class Reading:
         if not event.lines:
             return self._without_data(event)
         messages, faults = opened(event)
+        self._stamp = stamp_of(messages[0].document)
         if not event.whole:
             if any(one.document is None and one.text != DONE for one in messages):
                 self._fault("event_unfinished" if self._clean else None)

@@ -10,18 +10,23 @@ from urllib.parse import urlsplit, urlunsplit
 
 from llmdoctor.probe.client import send
 from llmdoctor.probe.exchange import Action, Exchange, Limits, Read, Request
-from llmdoctor.probe.lag import loop_lag
+from llmdoctor.probe.lag import Lag, Watch, loop_lag
 from llmdoctor.probe.pieces import CONTENT, Placed
-from llmdoctor.probe.plan import Hop, Plan, Step, expected_s, within
+from llmdoctor.probe.plan import ONCE, Hop, Plan, Step, expected_s, within, without_dead
 from llmdoctor.probe.protocols import Dialect, load, path_for
 from llmdoctor.probe.reading import Reading
-from llmdoctor.probe.trace import Ask, Trace
+from llmdoctor.probe.trace import LAG_MS, Ask, Trace
 
-Seen = Callable[[str, str, int, float], None]
-"""Told of each content chunk while it runs: hop, variant, number of the request, milliseconds since its send."""
+Seen = Callable[[str, str, int, float | None], None]
+"""Told when a request is sent and of each content chunk of its answer: hop, variant, number of the request,
+milliseconds since its send (None = it is being sent)."""
 
 MOST_S = 90.0
 """Longest time that the optional experiments may take."""
+MOST_AGAIN = 3
+"""Most requests that are sent once more because the client itself lagged."""
+CUT_MS = 1000.0
+"""A stream that broke off earlier was cut by no timer that anybody sets."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +50,40 @@ def run(
     """One trace a request, in the order of the plan; the warm-up of each hop is not among them. The plan loses its
     optional experiments where the first answers show that they would take too long; `left_out` is told which."""
     lag = loop_lag()
-    warm = [_one(target, replace(step, max_tokens=8), 0, None) for step in _first_of_each_hop(wanted.steps)]
-    if wanted.steps and warm:
-        first, pace = _pace(warm[-1])
+    warm = {step.hop: _one(target, replace(step, max_tokens=8), 0, None) for step in _first_of_each_hop(wanted.steps)}
+    wanted = without_dead(wanted, [hop for hop, trace in warm.items() if trace.exchange.status is None])
+    if answered := [trace for trace in warm.values() if trace.exchange.status is not None]:
+        first, pace = _pace(answered[-1])
         wanted = within(wanted, first, pace, MOST_S) if expected_s(wanted, first, pace) > MOST_S else wanted
     if left_out is not None:
         left_out(wanted.dropped)
     numbers: dict[tuple[str, str], int] = {}
-    for step in wanted.steps:
-        for trace in _carried_out(target, step, numbers, seen):
-            yield replace(trace, loop_lag_ms=lag.p99_ms)
+    with Watch() as watch:
+        again = MOST_AGAIN
+        for step in wanted.steps:
+            traces = [_with_lag(one, lag, watch) for one in _carried_out(target, step, numbers, seen)]
+            if again and not step.beside and max(one.loop_lag_ms or 0.0 for one in traces) > LAG_MS:
+                again -= 1
+                numbers[step.hop.name, step.variant] -= 1
+                traces = [_with_lag(one, lag, watch) for one in _carried_out(target, step, numbers, seen)]
+            yield from traces
+            if step.variant in ONCE and _cut(traces[-1]):
+                yield from (_with_lag(one, lag, watch) for one in _carried_out(target, step, numbers, seen))
+
+
+def _with_lag(trace: Trace, lag: Lag, watch: Watch) -> Trace:
+    """The trace with how late its stamps may be: always (the check before the probe), or while it was made."""
+    known = [one for one in (lag.median_ms, watch.late_ms(trace.exchange)) if one is not None]
+    return replace(trace, loop_lag_ms=max(known, default=None))
+
+
+def _cut(trace: Trace) -> bool:
+    """Whether a stream broke off late and without a reason: then it is asked for once more, as one cut is chance and
+    two at the same moment are a timer."""
+    ending, exchange = trace.ending, trace.exchange
+    if ending is None or exchange.ending == "timeout" or ending.finish_reason is not None:
+        return False
+    return ending.outcome in ("incomplete", "failed") and exchange.phases.end >= CUT_MS
 
 
 def with_model(target: Target, step: Step) -> Target:
@@ -127,6 +156,8 @@ def _one(target: Target, step: Step, number: int, seen: Seen | None, begun: thre
             seen(step.hop.name, step.variant, number, read.at_ms)
         return None if content else "waiting"
 
+    if seen is not None:
+        seen(step.hop.name, step.variant, number, None)
     exchange = send(_request(target, step, dialect), target.limits, on_read)
     # Read anew: what an answer means depends on its status and type, which were not known while it came.
     again = Reading(dialect, step.stream, exchange.status or 200, exchange.fact("content_type") or "")
@@ -142,7 +173,8 @@ def _cheap(target: Target, step: Step, variant: str, number: int) -> Trace:
     parts = urlsplit(step.hop.url)
     url = urlunsplit((parts.scheme, parts.netloc, "/v1/models", "", ""))
     headers = tuple(load(target.dialect).headers(target.key, parts.hostname or "").items()) + target.headers
-    limits = replace(target.limits, first_token_s=30.0, total_s=30.0)
+    most_s = min(30.0, target.limits.first_token_s)
+    limits = replace(target.limits, first_token_s=most_s, total_s=most_s)
     request = Request(url, "GET", headers, b"", step.hop.connect_to, target.resolve, verify=target.verify)
     exchange: Exchange = send(request, limits)
     return Trace(Ask(step.hop.name, variant, number, "", "/v1/models", False, None), exchange, (), None)

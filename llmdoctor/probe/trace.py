@@ -10,11 +10,15 @@ from typing import Any
 from llmdoctor.probe.exchange import Exchange
 from llmdoctor.probe.faults import FAULTS
 from llmdoctor.probe.pieces import CONTENT, Ending, Placed
+from llmdoctor.probe.stamps import sent_ms
 
 Row = dict[str, Any]
 
+LAG_MS = 25.0
+"""A client whose stamps are later than this is not believed about gaps of twice that."""
+
 _ERROR = {"dns": "other", "tls": "other", "protocol": "other", "refused": "connection_reset"}
-_ERROR |= {"unreachable": "connection_reset", "reset": "connection_reset"}
+_ERROR |= {"too_large": "other", "unreachable": "connection_reset", "reset": "connection_reset"}
 
 
 @dataclass(frozen=True)
@@ -63,18 +67,43 @@ def rows(trace: Trace) -> Iterator[Row]:
     """The attempt, then its chunks and facts; keys whose value is not known are left out."""
     yield _known(_attempt(trace))
     name = {"vantage": "probe", "request_id": trace.request_id}
-    for seq, (at_ms, read_no, one) in enumerate(trace.timed(), 1):
-        chunk = {"seq": seq, "read_no": read_no, "at_ms": round(at_ms, 3), "kind": one.piece.kind}
-        more = {"event_name": one.name or None, "bytes": one.bytes, "text_chars": one.piece.text_chars or None}
-        yield _known({"table": "chunks", **name, **chunk, **more})
+    for chunk in _chunks(trace):
+        yield _known({"table": "chunks", **name, **chunk})
     for fact, value in _facts(trace):
         yield {"table": "facts", **name, "name": fact, "value": value}
 
 
+def _streamed(trace: Trace) -> bool:
+    """Whether a stream was asked for and came. A document has no pieces: it would only seem to have a first token."""
+    return trace.ask.stream and trace.ending is not None and trace.ending.shape in ("sse", "ndjson", "elements")
+
+
+def _chunks(trace: Trace) -> Iterator[Row]:
+    """One row a piece. Wire bytes are those since the piece before: a read that completed none counts with the next,
+    further pieces of one read have none."""
+    pieces = trace.timed() if _streamed(trace) else []
+    sent = sent_ms([(at_ms, one.stamp) for at_ms, _, one in pieces], trace.exchange.started_ns)
+    reads = trace.exchange.reads
+    until = dict(zip((read.no for read in reads), accumulate(read.wire_bytes for read in reads), strict=True))
+    before = 0
+    for seq, ((at_ms, read_no, one), sent_at) in enumerate(zip(pieces, sent, strict=True), 1):
+        yield {
+            "seq": seq,
+            "read_no": read_no,
+            "at_ms": _ms(at_ms),
+            "kind": one.piece.kind,
+            "event_name": one.name or None,
+            "bytes": one.bytes,
+            "wire_bytes": until[read_no] - before,
+            "text_chars": one.piece.text_chars or None,
+            "sent_at_ms": _ms(sent_at),
+        }
+        before = until[read_no]
+
+
 def _attempt(trace: Trace) -> Row:
     exchange, ending, ask = trace.exchange, trace.ending, trace.ask
-    phases = exchange.phases
-    streamed = ask.stream and ending is not None and ending.shape in ("sse", "ndjson", "elements")
+    phases, streamed = exchange.phases, _streamed(trace)
     content = [(at, one) for at, _, one in trace.timed() if one.piece.kind in CONTENT and one.piece.text_chars]
     gaps = [later[0] - earlier[0] for earlier, later in pairwise(content)]
     outcome, phase = _outcome(trace)
@@ -149,8 +178,22 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
     for name in sorted(trace.ending.faults if trace.ending else ()):
         if FAULTS[name].level != "note":
             yield "protocol_fault", name
+    if told := _ended(trace):
+        yield "ending", told
     if trace.loop_lag_ms is not None:
         yield "loop_lag_ms", f"{trace.loop_lag_ms:.3f}"
+
+
+def _ended(trace: Trace) -> str | None:
+    """One plain sentence about an answer that is none, or not whole; of its body the title of an HTML page at most."""
+    exchange, ending = trace.exchange, trace.ending
+    if exchange.redirect_to is not None:
+        return f"it redirects to {exchange.redirect_to}, which was not followed"
+    if exchange.ending != "complete":
+        return exchange.detail or None
+    if ending is not None and ending.shape == "html" and ending.problem is not None:
+        return f"it answers with {ending.problem.message}"
+    return None
 
 
 def _ms(value: float | None) -> float | None:

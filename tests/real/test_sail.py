@@ -23,8 +23,8 @@ from llmdoctor.errors import StoreError
 from llmdoctor.lint import queries
 from llmdoctor.rulebook import CauseRule, SymptomRule
 from llmdoctor.store import Store
+from tests.simulator.cases import make
 from tests.simulator.log import write
-from tests.simulator.scenarios import make
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("LLMDOCTOR_SAIL_PYTHON", ROOT / ".venv-real/bin/python"))
@@ -68,7 +68,7 @@ def _queries(rule: SymptomRule | CauseRule) -> Iterator[tuple[str, str, dict[str
 def _ask(store: Store, where: str, rules: Sequence[str]) -> Iterator[Asked]:
     stats.prepare(store)
     vantages = [vantage for (vantage,) in store.run("select distinct vantage from attempts order by 1")]
-    for vantage in vantages:
+    for vantage in vantages or ["client"]:  # a log of tasks alone has none
         stats.set_front(store, vantage)
         for rule_id in rules:
             for label, sql, values in _queries(RULES[rule_id]):
@@ -92,7 +92,7 @@ def _export(store: Store, folder: Path) -> None:
 
 def _data_sets(tmp: Path) -> Iterator[tuple[Path, list[Asked]]]:
     for number, (scenario, fields) in enumerate(INCIDENTS):
-        write(make(scenario, 1, 600), fields, tmp / scenario)
+        write(make(scenario, 3, 600), fields, tmp / scenario)
         with Store() as store:
             store.create()
             ingest.read(store, [str(tmp / scenario)])

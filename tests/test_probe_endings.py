@@ -1,0 +1,122 @@
+"""A probe of an address where no stream comes: one clear line each time, in bounded time, and the key stays here."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.wires import CHUNKED, LAST, Script, Server, certificate, chunk, says, silent, tls_server
+
+KEY = "sk-test-abcdEFGH1234567890abcdEFGH"
+LIMITS = ("--connect-timeout", "3", "--first-token-timeout", "1", "--idle-timeout", "1", "--total-timeout", "2")
+PIECE = b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}\n\n'
+
+
+def whole(status: str, body: bytes, *headers: str, kind: str = "application/json") -> Script:
+    """A script that answers with this body, whatever it is asked."""
+    lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", f"Content-Length: {len(body)}", *headers, "", ""]
+    return says("\r\n".join(lines).encode() + body)
+
+
+REFUSED_KEY = json.dumps(
+    {"error": {"message": f"Incorrect API key provided: {KEY}", "code": "invalid_api_key"}}
+).encode()
+SIGN_IN = b"<!doctype html><html><head><title>Sign in</title></head><body>please</body></html>"
+NO_END = says(CHUNKED, *(chunk(PIECE) for _ in range(200)), gap_s=0.05)
+ANSWERS: dict[str, tuple[Script, str, str]] = {
+    "a refused key": (
+        whole("401 Unauthorized", REFUSED_KEY),
+        "errors",
+        "it answers 401: the key is missing or refused",
+    ),
+    "a wrong path": (
+        whole("404 Not Found", b'{"detail":"Not Found"}'),
+        "errors",
+        "it answers 404: no such path or model",
+    ),
+    "a rate limit": (
+        whole("429 Too Many Requests", b'{"error":{"message":"slow down"}}', "Retry-After: 20"),
+        "rate_limited",
+        "it answers 429 and asks to wait 20 s",
+    ),
+    "a page": (whole("200 OK", SIGN_IN, kind="text/html"), "errors", "it answers with an HTML page: Sign in"),
+    "another place": (
+        whole("307 Temporary Redirect", b"", "Location: https://login.example.com/in?token=abc"),
+        "errors",
+        "it redirects to https://login.example.com/in, which was not followed",
+    ),
+    "silence": (silent, "client_timeouts", "nothing was generated within the limit for the first token"),
+    "no end": (NO_END, "client_timeouts", "the answer had not ended within the limit for the whole"),
+}
+
+
+def probed(work: Path, url: str, *more: str) -> tuple[dict[str, Any], str]:
+    """The report of a quick probe, and all that it printed or wrote."""
+    outputs = ("--json", "r.json", "-o", "r.html", "--md", "r.md", "--save", "t.jsonl", "-v")
+    command = [sys.executable, "-m", "llmdoctor", "probe", url, "--quick", "--key-env", "K", *LIMITS, *outputs, *more]
+    done = subprocess.run(
+        command, cwd=work, env=os.environ | {"K": KEY}, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    written = "".join(path.read_text() for path in work.iterdir() if path.suffix in (".json", ".html", ".md", ".jsonl"))
+    return json.loads((work / "r.json").read_text()), done.stdout + done.stderr + written
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_what_answers_in_place_of_a_stream_is_said_in_one_line(case: str, tmp_path: Path) -> None:
+    script, symptom, sentence = ANSWERS[case]
+    with Server(script) as server:
+        found, said = probed(tmp_path, server.url)
+    present = {one["id"]: one for one in found["symptoms"] if one["state"] == "present"}
+    assert present[symptom]["subject"] == "hop=127.0.0.1"
+    assert sentence in found["verdict"]["text"]
+    assert not [one for one in found["causes"] if one["layer"] == "caller"]
+    assert KEY not in said
+    assert "token=abc" not in said
+
+
+@pytest.mark.parametrize(
+    ("opened", "scheme", "sentence"),
+    [
+        (lambda _: None, "http", "nothing listens there: connection refused"),
+        (lambda _: Server(says(CHUNKED, LAST)), "https", "what answers on that port speaks no TLS"),
+        (
+            lambda folder: Server(says(CHUNKED, LAST), tls_server(certificate(folder))),
+            "https",
+            "the certificate is not trusted",
+        ),
+    ],
+)
+def test_what_does_not_answer_at_all_is_said_in_one_line(
+    opened: Callable[[Path], Server | None], scheme: str, sentence: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "tls"
+    folder.mkdir()
+    with ExitStack() as stack:
+        server = opened(folder)
+        if server is not None:
+            stack.enter_context(server)
+        port = server.port if server is not None else 1
+        found, said = probed(tmp_path, f"{scheme}://127.0.0.1:{port}/v1/chat/completions")
+    assert sentence in found["verdict"]["text"]
+    assert found["causes"] == []
+    assert KEY not in said
+
+
+def test_the_place_that_does_not_answer_is_named_beside_the_one_that_does(tmp_path: Path) -> None:
+    body = json.dumps({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).encode()
+    live = says(
+        CHUNKED, *(chunk(PIECE) for _ in range(40)), chunk(b"data: " + body + b"\n\ndata: [DONE]\n\n"), LAST, gap_s=0.01
+    )
+    with Server(live) as server:
+        found, _ = probed(tmp_path, "http://127.0.0.1:1/v1/chat/completions", "--direct", f"127.0.0.1:{server.port}")
+    assert found["verdict"]["text"].startswith("public: calls fail, 2 of 2 attempts: nothing listens there")
+    attempts = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    asked = [one["hop"] for one in attempts if "table" not in one]
+    assert (asked.count("public"), asked.count("direct")) == (2, 3)  # nobody waits a third time for what is not there
