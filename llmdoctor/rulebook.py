@@ -7,7 +7,7 @@ one takes its place. Whatever is wrong with a page is a PageError that names fil
 import difflib
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -158,9 +158,19 @@ def load(
     symptoms = tuple(_with_profile(seen[rule_id], profile, profiles[profile]) for rule_id in sorted(seen))
     causes = tuple(named[rule_id] for rule_id in sorted(named))
     fields = {name: text for folder in folders for name, text in _toml(folder / "fields.toml").items()}
-    book = Rulebook(symptoms, causes, fields, profile, _toml(folders[0] / "calibration.toml"))
+    own = {path.stem for folder in directories for path in (folder / "causes").glob("*.md")}
+    replaced = {rule.id for rule in causes if rule.page.id in own}
+    book = Rulebook(symptoms, causes, fields, profile, _calibration(folders[0] / "calibration.toml", replaced))
     _check_references(book)
     return _with_settings(book, settings or {})
+
+
+def _calibration(path: Path, replaced: Collection[str]) -> dict[str, Any]:
+    """What scores are worth, by field profile. A page that took the place of a shipped one has no table of its own."""
+    return {
+        name: {**table, "causes": {one: knots for one, knots in table["causes"].items() if one not in replaced}}
+        for name, table in _toml(path).items()
+    }
 
 
 def _toml(path: Path) -> dict[str, Any]:

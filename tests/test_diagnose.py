@@ -177,14 +177,14 @@ def test_a_cause_is_not_even_asked_where_no_limit_is_broken(rules: Rules) -> Non
 
 def test_confidence_counts_unknown_pieces_in_the_denominator(rules: Rules) -> None:
     rules.cause("made_cause")
-    assert rules.judge(failing(10, 10)).causes[0].confidence == 0.5
+    assert rules.judge(failing(10, 10)).causes[0].score == 0.5
     rules.cause("made_cause", second="true")
-    assert rules.judge(failing(10, 10)).causes[0].confidence == 1.0
+    assert rules.judge(failing(10, 10)).causes[0].score == 1.0
 
 
 def test_evidence_against_pulls_down_and_a_decisive_piece_caps(rules: Rules) -> None:
     rules.cause("made_cause", second="false", against_weight="0.2")
-    assert rules.judge(failing(10, 10)).causes[0].confidence == pytest.approx(0.667, abs=0.001)
+    assert rules.judge(failing(10, 10)).causes[0].score == pytest.approx(0.667, abs=0.001)
     rules.cause("made_cause", second="false", against_weight="0.2", decisive="true")
     assert rules.judge(failing(10, 10)).causes == ()
 
@@ -193,7 +193,7 @@ def test_a_specific_cause_explains_a_generic_one_away(rules: Rules) -> None:
     rules.cause("specific_cause", second="true")
     rules.cause("generic_cause", second="true", away='"specific_cause"')
     found = rules.judge(failing(10, 10))
-    assert [(cause.id, cause.confidence) for cause in found.causes] == [
+    assert [(cause.id, cause.score) for cause in found.causes] == [
         ("specific_cause", 1.0),
         ("generic_cause", 0.65),
     ]
@@ -203,7 +203,7 @@ def test_an_ignored_cause_explains_nothing_away(rules: Rules) -> None:
     rules.cause("specific_cause", second="true")
     rules.cause("generic_cause", second="true", away='"specific_cause"')
     found = rules.judge(failing(10, 10), ignore=("specific_cause",))
-    assert [(cause.id, cause.confidence) for cause in found.causes] == [("generic_cause", 1.0)]
+    assert [(cause.id, cause.score) for cause in found.causes] == [("generic_cause", 1.0)]
 
 
 def test_shares_and_the_unexplained_part_add_up_to_one(rules: Rules) -> None:

@@ -57,7 +57,7 @@ def test_a_proxy_that_cuts_is_named_wherever_it_was_seen() -> None:
         found = diagnosed([row for vantage in vantages for row in cut_at_15_s(vantage)])
         assert "incomplete_streams" in seen(found)
         assert found.causes[0].id == "gateway_timeout"
-        assert found.causes[0].confidence == (0.6 if vantages == ("client",) else 0.9)
+        assert found.causes[0].score == (0.6 if vantages == ("client",) else 0.9)
 
 
 def test_a_limit_that_a_proxy_set_is_not_put_down_to_the_callers() -> None:

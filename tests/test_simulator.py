@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
+from datetime import datetime
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,12 +15,17 @@ import pytest
 from tests.simulator.__main__ import save
 from tests.simulator.arrivals import plan
 from tests.simulator.base import Shape, base
+from tests.simulator.calibrate import confidence, isotonic, tables
+from tests.simulator.cases import SCENARIOS, SINGLE, Case, make
 from tests.simulator.clients import retry_delay, simulate
-from tests.simulator.engine import Clock, Job, Replica
+from tests.simulator.engine import Replica
+from tests.simulator.jobs import Clock, Job
 from tests.simulator.log import CLIENT_KEYS, PROFILES, Row, logs
-from tests.simulator.scenarios import SCENARIOS, Case, make
-from tests.simulator.score import Result, read_report, table
+from tests.simulator.perturb import CHANGES
+from tests.simulator.results import Listed, Result, as_line, from_line
 from tests.simulator.setups import A100_8B, CHAT, H100_8B
+from tests.simulator.tally import macro, table
+from tests.simulator.tasks import history
 from tests.simulator.world import Client, Instance, RetryLayer
 
 SCHEMA = Path(__file__).parents[1] / "llmdoctor" / "schema.sql"
@@ -26,13 +34,17 @@ ROWS = 250
 
 @cache
 def case(name: str, seed: int = 1) -> Case:
-    return make(name, seed, ROWS)
+    return make(name, seed, 2 * ROWS if name in SLOW_TO_SHOW else ROWS)
+
+
+SLOW_TO_SHOW = ("kv_preemption", "compute_bound", "cache_miss")  # need more traffic until users feel them
+ALL = [name for name, one in SCENARIOS.items() if not one.pair]
 
 
 def columns(table_name: str) -> set[str]:
     body = re.search(rf"create table {table_name} \((.*?)\n\);", SCHEMA.read_text(), re.S)
     assert body
-    return set(re.findall(r"^    (\w+) ", body.group(1), re.M))
+    return set(re.findall(r"^    \"?(\w+)\"? ", body.group(1), re.M))
 
 
 def rows_of(name: str, profile: str, table_name: str | None = None) -> list[Row]:
@@ -43,6 +55,10 @@ def rows_of(name: str, profile: str, table_name: str | None = None) -> list[Row]
 def number(value: object) -> float:
     assert isinstance(value, int | float)
     return float(value)
+
+
+def instant(row: Row) -> float:
+    return datetime.fromisoformat(str(row["started_at"])).timestamp()
 
 
 def replica(slots: int, kv_tokens: int = 400_000) -> tuple[Clock, Replica]:
@@ -170,7 +186,7 @@ def test_the_parts_of_an_attempt_add_up_to_its_total(name: str) -> None:
         assert 0 <= played < (0.01 if name != "fake_streaming" else 60)
 
 
-@pytest.mark.parametrize("name", list(SCENARIOS))
+@pytest.mark.parametrize("name", ALL)
 def test_every_scenario_gives_a_case_whose_attempts_all_ended(name: str) -> None:
     attempts = case(name).attempts
     assert attempts
@@ -277,21 +293,23 @@ def test_another_seed_gives_another_case() -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("name", list(SCENARIOS))
+@pytest.mark.parametrize("name", ALL)
 def test_no_field_is_invented(name: str, profile: str) -> None:
-    known = {None: columns("attempts"), "chunks": columns("chunks") | {"table", "request_id", "attempt"}}
+    named = {"table", "request_id", "attempt"}
+    known = {name: columns(name) | named for name in ("chunks", "stages", "task_events", "engine_samples")}
+    known["None"] = columns("attempts")
     for rows in logs(case(name), profile).values():
-        assert all(set(row) <= known[row.get("table")] for row in rows)  # type: ignore[index]  # table is None or chunks
+        assert all(set(row) <= known[str(row.get("table"))] for row in rows)
 
 
-@pytest.mark.parametrize("name", list(SCENARIOS))
+@pytest.mark.parametrize("name", ALL)
 def test_what_is_not_known_is_absent_and_never_zero(name: str) -> None:
     for row in rows_of(name, "full"):
         assert row["total_ms"] is not None
         if not row["stream"]:
             assert row["ttft_ms"] is None
             assert row["chunks"] is None
-        if row["outcome"] == "completed":
+        if row["outcome"] == "completed" and name != "usage_not_requested":
             assert number(row["output_tokens"]) >= 1
         if row["conn_reused"]:
             assert row["connect_ms"] is None
@@ -299,7 +317,7 @@ def test_what_is_not_known_is_absent_and_never_zero(name: str) -> None:
             assert 0 < number(row["ttft_ms"]) <= number(row["total_ms"])
 
 
-@pytest.mark.parametrize("name", list(SCENARIOS))
+@pytest.mark.parametrize("name", ALL)
 def test_a_caller_writes_down_only_what_a_caller_knows(name: str) -> None:
     for row in rows_of(name, "client"):
         assert set(row) <= set(CLIENT_KEYS)
@@ -331,22 +349,184 @@ def test_a_fake_stream_is_late_on_both_sides() -> None:
     assert len(late) > 0.2 * len(streams)
 
 
+# ---------------------------------------------------------------- faults of this corpus
+
+
+def test_retries_after_a_refusal_that_named_a_wait_come_too_early_where_it_is_ignored() -> None:
+    tasks: dict[object, list[Row]] = {}
+    for row in rows_of("retry_after_ignored", "client"):
+        tasks.setdefault(row["task_id"], []).append(row)
+    early = 0
+    for rows in tasks.values():
+        rows.sort(key=lambda row: number(row["attempt"]))
+        for before, after in pairwise(rows):
+            if before["outcome"] == "rate_limited":
+                gap = instant(after) - instant(before) - number(before["total_ms"]) / 1000
+                early += gap < number(before["retry_after_ms"]) / 1000 - 0.05
+    assert early > 10
+
+
+def test_what_the_caller_did_wrong_is_refused_every_time() -> None:
+    wrong = [row for row in rows_of("retry_of_unretryable", "client")
+             if number(row["http_status"] or 0) in {400, 401, 403, 404, 422}]  # fmt: skip
+    assert max(number(row["attempt"]) for row in wrong) >= 3
+    tasks = {row["task_id"] for row in wrong}
+    assert all(
+        row["outcome"] == "failed" for row in rows_of("retry_of_unretryable", "client") if row["task_id"] in tasks
+    )
+
+
+def test_a_full_pool_keeps_requests_at_home_while_the_service_has_room() -> None:
+    rows = [row for row in rows_of("connection_pool_limit", "full") if row["outcome"] == "completed"]
+    lost = sorted(number(row["total_ms"]) - number(row["server_total_ms"]) for row in rows)
+    assert lost[int(0.9 * len(lost))] > 500
+    assert sorted(number(row["queue_ms"]) for row in rows)[int(0.9 * len(rows))] < 500
+
+
+def test_a_second_run_of_a_batch_asks_for_the_same_prompts() -> None:
+    rows = [row for row in rows_of("batch_replay", "client") if row.get("batch_id")]
+    times: dict[object, int] = {}
+    for row in rows:
+        times[row["prompt_hash"]] = times.get(row["prompt_hash"], 0) + 1
+    assert set(times.values()) == {2}
+    assert len({row["request_id"] for row in rows}) == len(rows)
+
+
+def test_a_gateways_timer_ends_calls_at_one_time_and_the_service_goes_on_or_stops() -> None:
+    cut = [
+        row for row in rows_of("gateway_timeout", "full") if row["http_status"] == 504 or row["outcome"] == "incomplete"
+    ]
+    limit = case("gateway_timeout").world.gateway.cut
+    assert limit
+    assert len(cut) >= 3
+    assert all(0 <= number(row["total_ms"]) - 1000 * limit.limit_s < 400 for row in cut)
+    assert {row["server_outcome"] for row in cut} <= {"completed", "cancelled"}
+
+
+def test_everything_a_frozen_process_sends_waits_until_it_goes_on() -> None:
+    found = case("event_loop_stall")
+    frozen = next(one.frozen for one in found.attempts if one.frozen)
+    for one in found.attempts:
+        way = one.rtt_s / 2
+        due = [at - way for at in one.received.times if one.frozen]
+        assert not any(start <= at < stop - 1e-6 for at in due for start, stop in frozen)
+
+
+def test_a_schema_costs_an_instance_its_compilation_once() -> None:
+    found, seen = case("grammar_compile"), set()
+    for one in sorted((one for one in found.attempts if one.job), key=lambda one: one.reached or 0.0):
+        key = (one.replica.instance.name if one.replica else "", one.ask.schema)
+        if one.ask.schema and key in seen and one.job and one.job.scheduled is not None:
+            assert one.hidden_s == 0
+        seen.add(key)
+    assert len({schema for _, schema in seen}) > 5
+
+
+def test_an_engine_is_loaded_anew_only_when_the_options_change() -> None:
+    attempts = sorted((one for one in case("model_reload").attempts if one.job and one.job.scheduled is not None),
+                      key=lambda one: (one.job.scheduled if one.job else None) or 0.0)  # fmt: skip
+    loads = sum(before.ask.options != after.ask.options for before, after in pairwise(attempts))
+    slow = [after for before, after in pairwise(attempts) if before.ask.options != after.ask.options and after.job
+            and (after.job.scheduled or 0) - after.job.submitted > 2]  # fmt: skip
+    assert loads >= 4
+    assert len(slow) >= loads / 2
+
+
+def test_a_lost_worker_leaves_tasks_without_an_end_and_calls_without_a_record() -> None:
+    found = case("lost_worker")
+    told = history(found.world, found.attempts)
+    ended = {one.task for one in told.events if one.state in {"succeeded", "failed", "cancelled"}}
+    assert len(told.broken) >= 3
+    assert not told.broken & ended
+    logged = {row["request_id"] for row in rows_of("lost_worker", "client") if "table" not in row}
+    assert not told.lost & logged
+
+
+@pytest.mark.parametrize(("name", "results"), [("premature_success", 0), ("duplicate_execution", 2)])
+def test_tasks_end_without_a_result_or_with_two(name: str, results: int) -> None:
+    found = case(name)
+    told = history(found.world, found.attempts)
+    ends: dict[str, list[str | None]] = {}
+    for one in told.events:
+        if one.state == "succeeded":
+            ends.setdefault(one.task, []).append(one.result)
+    counts = {task: sum(one is not None for one in ends.get(task, [])) for task in ends}
+    assert any(counts.get(task) == results for task in told.broken)
+    assert all(count == 1 for task, count in counts.items() if task not in told.broken)
+
+
+def test_gauges_say_what_memory_does() -> None:
+    rows = rows_of("kv_preemption", "full", "engine_samples")
+    full = [number(row["value"]) for row in rows if row["name"] == "kv_usage"]
+    assert max(full) > 0.9
+    assert all(0 <= value <= 1.05 for value in full)
+    assert max(number(row["value"]) for row in rows if row["name"] == "preemptions") > 0
+
+
+def test_of_a_pair_users_felt_both() -> None:
+    found = make("queueing+server_errors", 1, ROWS)
+    assert found.causes == ("queueing", "server_errors")
+    assert found.seen.failures > found.twin.failures
+    assert found.seen.queue_p99 > found.twin.queue_p99
+
+
+# ---------------------------------------------------------------- changed logs
+
+
+@pytest.mark.parametrize("change", list(CHANGES))
+def test_a_changed_log_has_no_new_fields_and_the_same_requests(change: str) -> None:
+    files = logs(case("bad_instance"), "client")
+    changed = CHANGES[change](files, 1)
+    before = {row["request_id"] for rows in files.values() for row in rows}
+    assert {row["request_id"] for rows in changed.values() for row in rows} == before
+    assert {key for rows in changed.values() for row in rows for key in row} <= {
+        key for rows in files.values() for row in rows for key in row
+    }
+    assert [list(row) for rows in changed.values() for row in rows] != [
+        list(row) for rows in files.values() for row in rows
+    ] or changed != files
+
+
 # ---------------------------------------------------------------- the scorer
 
 
+def result(cause: str | None, *listed: tuple[str, float], fields: str = "full") -> Result:
+    found = tuple(Listed(name, "all", score, score) for name, score in listed)
+    return Result(cause or "healthy_light", 0, fields, (cause,) if cause else (), listed=found)
+
+
 def test_the_scorer_counts_ranks_accepted_equals_and_alarms() -> None:
-    report = {
-        "causes": [
-            {"id": "overload", "rank": 2, "subject": "all", "confidence": 0.5},
-            {"id": "cold_start", "rank": 1, "subject": "all", "confidence": 0.7},
-        ],
-        "symptoms": [{"id": "high_ttft", "state": "present", "severity": "high"}],
-        "verdict": {"level": "unhealthy"},
-    }
-    causes, alarms, verdict = read_report(report)
-    assert [one for one, _, _ in causes] == ["cold_start", "overload"]
-    assert (alarms, verdict) == (("high_ttft",), "unhealthy")
-    hit = Result("queueing", 0, "full", "queueing", ("overload",), None, causes, alarms, verdict)
-    quiet = Result("healthy_light", 0, "full", None, (), None, (), (), "healthy")
+    listed = (Listed("cold_start", "all", 0.7, 0.7), Listed("overload", "all", 0.5, 0.5))
+    hit = Result("queueing", 0, "full", ("queueing",), ("overload",), listed=listed, alarms=("high_ttft",))
+    quiet = Result("healthy_light", 0, "full", (), verdict="healthy")
     assert (hit.rank(), hit.alarmed, quiet.alarmed) == (2, True, False)
     assert "cold_start 1" in table([hit, quiet])
+    assert from_line(as_line(hit)) == hit
+
+
+def test_the_macro_mean_weighs_causes_alike_and_leaves_out_what_cannot_be_told() -> None:
+    results = [result("queueing", ("queueing", 0.9)), result("queueing", ("queueing", 0.9)), result("cold_start"),
+               replace(result("cache_miss"), hidden=True)]  # fmt: skip
+    assert macro(results, "full") == 0.5
+
+
+def test_an_isotonic_table_ascends_and_averages_what_does_not() -> None:
+    knots = isotonic([(0.3, 0.2, 10.0), (0.5, 0.8, 10.0), (0.6, 0.6, 10.0), (0.9, 0.95, 100.0)])
+    shares = [share for _, share in knots]
+    assert shares == sorted(shares)
+    assert [score for score, share in knots if share == shares[1]] == [0.5, 0.6]
+    assert 0 < min(shares) <= max(shares) < 1
+
+
+def test_a_cause_that_is_wrong_more_often_gets_less_for_the_same_score() -> None:
+    results = [result("queueing", ("queueing", 0.8)) for _ in range(30)]
+    results += [result("queueing", ("cold_start", 0.8)) for _ in range(30)]
+    table_of = tables([*results, *(replace(one, fields="client") for one in results)])["full"]
+    assert confidence(table_of, "cold_start", 0.8) < 0.3
+    assert confidence(table_of, "queueing", 0.8) > 0.7
+    assert confidence(table_of, "never_seen", 0.8) == pytest.approx(0.5, abs=0.05)
+
+
+def test_every_fault_of_the_corpus_is_a_cause_of_the_catalogue() -> None:
+    assert len(SINGLE) >= 45
+    assert all(one.causes == (name,) for name, one in SINGLE.items())

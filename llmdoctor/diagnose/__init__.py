@@ -15,8 +15,13 @@ from llmdoctor.diagnose.answers import list_inputs, list_metrics, missing_fields
 from llmdoctor.diagnose.arrivals import arrivals
 from llmdoctor.diagnose.cases import find_cases
 from llmdoctor.diagnose.causes import Causes, judge_causes
+from llmdoctor.diagnose.charts import pictures
 from llmdoctor.diagnose.front import Fronts
+from llmdoctor.diagnose.sampling import take_samples
 from llmdoctor.diagnose.shared_ids import unshared_ids
+from llmdoctor.diagnose.shifts import find_shifts
+from llmdoctor.diagnose.stages import where_time_went
+from llmdoctor.diagnose.story import tell
 from llmdoctor.diagnose.symptoms import judge_symptoms
 from llmdoctor.diagnose.values import Diagnosis, RuleTally, Symptom
 from llmdoctor.rulebook import Rulebook
@@ -51,9 +56,12 @@ def diagnose(store: Store, book: Rulebook, options: Options | None = None) -> Di
     fronts = Fronts(store, book.needs)
     symptoms = judge_symptoms(store, fronts, book, options.ignore)
     causes = judge_causes(store, fronts, book, symptoms, options.ignore)
+    judged = [one for one in symptoms if one.state == "present"]
     symptoms = _by_best_cause(symptoms, causes)
     first, last = window(store)
     findings = [one for one in symptoms if one.state == "present"]
+    over_time = timeline(store, fronts)
+    shifts = find_shifts(store, book, findings)
     return Diagnosis(
         command=options.command,
         version=__version__,
@@ -72,11 +80,16 @@ def diagnose(store: Store, book: Rulebook, options: Options | None = None) -> Di
         timeouts=advise_timeouts(store, fronts, incident=bool(findings)),
         rules=_tally(book, symptoms, causes),
         cases=find_cases(store, fronts, findings),
-        timeline=timeline(store, fronts),
+        timeline=over_time,
         notes=options.notes,
         settings=options.settings,
         considered=causes.considered,
         arrivals=arrivals(store),
+        where=where_time_went(store, fronts),
+        samples=take_samples(store, fronts),
+        pictures=pictures(store, fronts, book, findings, over_time),
+        shifts=shifts,
+        story=tell(store, judged, findings, over_time, shifts),
     )
 
 

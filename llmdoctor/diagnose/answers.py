@@ -32,11 +32,18 @@ LOGGED_AS: Mapping[str, str | None] = {
     "lumps": "chunks",
     "slices": None,
     "walls": None,
+    "segments": None,
+    "pairs": None,
     "expected": None,
     "in_flight": None,
     "in_flight.load": None,
     "tries": "task_id",
     "tries.gap_ms": "task_id",
+    "journeys.whole_ms": "stages",
+    "task_audit": "task_events",
+    "task_audit.worker": "task_events",
+    "task_audit.result_us": "task_events",
+    "task_audit.conflict": "idempotency_key",
 }
 
 # What only a probe can see: no log would be more complete with it.
@@ -97,16 +104,18 @@ def list_metrics(store: Store) -> tuple[Metric, ...]:
         "select q.* from quantiles q join vantages v using (vantage)"
         " order by v.depth, q.n desc, q.model, q.stream, q.name"
     )
-    figures = ("p50", "p95", "p99", "low", "high")
+    figures = [name for name in store.columns("quantiles") if name.startswith("p") or name in ("low", "high")]
     return tuple(Metric(**(row | {name: six(row[name]) for name in figures})) for row in rows)
 
 
 def window(store: Store) -> tuple[str | None, str | None]:
-    """First start and last end of all attempts whose times name a day."""
+    """First start and last end of all attempts whose times name a day; of the tasks, where there are no attempts."""
     first, last = store.run(
         "select min(started_at), max(coalesce(ended_at, started_at)) from attempts"
         " where time_basis is distinct from 'relative'"
     )[0]
+    if first is None:
+        first, last = store.run('select min("at"), max("at") from task_events where not exists (from attempts)')[0]
     return instant(first), instant(last)
 
 
@@ -231,8 +240,8 @@ def _what(present: Sequence[Symptom], causes: Sequence[Cause]) -> str:
 
 
 def _said(symptom: Symptom, causes: Sequence[Cause]) -> str:
-    """The finding in words: its title; of a probe the place first, what happens to the stream there, and the sentence
-    of evidence that holds it against the place inside."""
+    """The finding in words: its title; of a probe the place first, what happens to the stream there, and how its calls
+    ended or the sentence of evidence that holds it against the place inside."""
     place = _place(symptom)
     if place is None:
         return f"{symptom.title}{_share(symptom)}"
@@ -245,7 +254,8 @@ def _said(symptom: Symptom, causes: Sequence[Cause]) -> str:
         if len(names) > 1 and "fake_streaming" in names:
             title = "the stream is held back or faked on this way"
     sides = [one for one in here[0].evidence if one.verdict == "for"] if here else []
-    told = next((one.text for one in [*(one for one in sides if "inside" in one.values), *sides]), "")
+    beside = [*(one for one in sides if "inside" in one.values), *sides]
+    told = symptom.reason or next((one.text for one in beside), "")
     return f"{place}: {title}{_share(symptom)}" + (f": {told}" if told else "")
 
 
@@ -257,7 +267,7 @@ def _place(symptom: Symptom) -> str | None:
 def _share(symptom: Symptom) -> str:
     if not symptom.affected or not symptom.total:
         return ""
-    return f", {symptom.affected} of {symptom.total} {_COUNTED.get(symptom.unit, 'attempts')}"
+    return f", {symptom.affected} of {symptom.total} {_COUNTED.get(symptom.unit, symptom.counts)}"
 
 
 def _next(causes: Sequence[Cause], command: str) -> str:

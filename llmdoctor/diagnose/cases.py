@@ -95,8 +95,8 @@ def _remark(row: Row) -> str | None:
 
 
 def _parts(row: Row) -> Iterator[Part]:
-    """The stretches of one request in order, never overlapping. A stretch that no field tells apart is one part with
-    `exact` false, named after everything it may hold."""
+    """The stretches of one request in order, never overlapping. A stretch that no field tells apart (queue, prefill,
+    network: whatever has no part of its own) is one part with `exact` false."""
     total = float(row["total_ms"])
     first = min(float(row["ttft_ms"]), total) if row["ttft_ms"] is not None else None
     decode = float(row["decode_ms"]) if first is None and row["decode_ms"] else 0.0
@@ -108,10 +108,11 @@ def _parts(row: Row) -> Iterator[Part]:
             clock += float(row[column])
     inner = row["inner_ttft_ms"]
     if first is not None and inner is not None and row["prefill_ms"] is None and clock < inner < first:
-        yield _part("server, until its first token", clock, inner - clock)
-        yield _part("between server and here", inner, first - inner)
+        yield _part("server to first token", clock, inner - clock)
+        yield _part("server to here", inner, first - inner)
     elif end_of_wait > clock:
-        yield _part(_rest_name(row, first, decode), clock, end_of_wait - clock, exact=False)
+        name = "until the answer" if first is None and not decode else "until first token"
+        yield _part(name, clock, end_of_wait - clock, exact=False)
     if total > end_of_wait:
         yield _part("streaming the answer" if first is not None else "generating", end_of_wait, total - end_of_wait)
 
@@ -128,10 +129,3 @@ BEFORE_FIRST_TOKEN = (
     ("queue", "queue_ms"),
     ("prefill", "prefill_ms"),
 )
-
-
-def _rest_name(row: Row, first: float | None, decode: float) -> str:
-    held = [name for name, column in (("queue", "queue_ms"), ("prefill", "prefill_ms")) if row[column] is None]
-    if first is None and not decode:
-        return f"until the answer: {', '.join([*held, 'generating', 'network'])}"
-    return f"until the first token: {', '.join([*held, 'network and rest'])}"

@@ -2,8 +2,10 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from llmdoctor.diagnose import shares
+from llmdoctor.diagnose.confidence import probability, profile_of, rounded
 from llmdoctor.diagnose.evidence import LISTED_FROM, Asked, Judgement, ask_all, explain_away, fill, judge
 from llmdoctor.diagnose.front import Fronts
 from llmdoctor.diagnose.probing import plain, products
@@ -60,7 +62,7 @@ def judge_causes(
         candidates += under
         unexplained += left
     best = _best_of_each(candidates)
-    listed = _ranked(store, best, provisional=not book.calibration)
+    listed = _ranked(store, best, book.calibration)
     return Causes(
         listed=_with_equals(listed, best),
         unexplained=tuple(unexplained),
@@ -80,8 +82,13 @@ def _under(
     finding: Symptom,
     skip: Collection[str],
 ) -> tuple[list[_Candidate], list[Unexplained]]:
-    """The causes under one finding with what each accounts for, and what is left."""
-    rules = [rule for rule in book.causes if finding.id in rule.explains and rule.id not in skip]
+    """The causes under one finding with what each accounts for, and what is left. The caller of a probe is the probe:
+    nothing is laid at its door."""
+    rules = [
+        rule
+        for rule in book.causes
+        if finding.id in rule.explains and rule.id not in skip and (finding.vantage, rule.layer) != ("probe", "caller")
+    ]
     judgements = {rule.id: judge(rule, asked[rule.id], finding.subject) for rule in rules}
     confidence = explain_away(judgements, elsewhere)
     shares.add_excess(store, fronts, number, finding, next(one for one in book.symptoms if one.id == finding.id))
@@ -114,9 +121,12 @@ def _best_of_each(candidates: Sequence[_Candidate]) -> list[_Candidate]:
     )
 
 
-def _ranked(store: Store, best: Sequence[_Candidate], provisional: bool) -> list[Cause]:
+def _ranked(store: Store, best: Sequence[_Candidate], tables: Mapping[str, Any]) -> list[Cause]:
+    """The order is that of the scores; the tables only say what a score is worth."""
     examples = _examples(store, best)
     seen = products(store)
+    profile = profile_of(store)
+    sure = [probability(tables, profile, one.judgement.rule.id, one.finding, one.confidence) for one in best]
     return [
         Cause(
             id=one.judgement.rule.id,
@@ -125,8 +135,9 @@ def _ranked(store: Store, best: Sequence[_Candidate], provisional: bool) -> list
             symptom=one.finding.id,
             subject=one.finding.subject,
             explains=one.judgement.rule.explains,
-            confidence=round(one.confidence, 3),
-            provisional=provisional,
+            confidence=rounded(one.confidence if known is None else known),
+            score=rounded(one.confidence),
+            provisional=known is None,
             rank=rank,
             affected=one.claim.affected if one.claim else 0,
             excess=one.claim.excess if one.claim else None,
@@ -137,7 +148,7 @@ def _ranked(store: Store, best: Sequence[_Candidate], provisional: bool) -> list
             caveat=one.judgement.rule.caveat,
             examples=examples[one.judgement.rule.id],
         )
-        for rank, one in enumerate(best, 1)
+        for rank, (one, known) in enumerate(zip(best, sure, strict=True), 1)
     ]
 
 
@@ -154,6 +165,12 @@ def _examples(store: Store, best: Sequence[_Candidate]) -> dict[str, tuple[Examp
             "select c.attempt_id, a.request_id, i.path from claims c join attempts a using (attempt_id)"
             " left join inputs i using (input_id) where c.finding = ? and c.cause = ?"
             " order by c.claim desc, c.attempt_id limit ?",
+            [one.number, one.judgement.rule.id, EXAMPLES],
+        )
+        or store.rows(  # tasks: their events stand in no line that is kept
+            "select c.attempt_id, t.task as request_id, null as path from claims c"
+            " join task_audit t on t.task_key = c.attempt_id where c.finding = ? and c.cause = ?"
+            " order by c.attempt_id desc limit ?",
             [one.number, one.judgement.rule.id, EXAMPLES],
         )
         for one in best

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from llmdoctor.stats import set_front
 from llmdoctor.store import Row, Store
 
+OF_TASKS = frozenset({"task_events", "task_audit"})
+"""What tells of tasks: their rows count by themselves, however few attempts there are beside them."""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -43,7 +46,9 @@ class Fronts:
             " select c.* from counted c join vantages v on c.of_vantage = v.vantage order by v.depth"
         )
         self.vantages: tuple[str, ...] = tuple(row["of_vantage"] for row in found)
-        self._known = {row["of_vantage"]: row for row in found}
+        # A log of tasks alone has no attempts, and so no vantage: its tables are asked beside an empty front.
+        self._places = self.vantages or ("client",)
+        self._known = {row["of_vantage"]: row for row in found} or {"client": dict.fromkeys([*names, "all_rows"], 0)}
         self._asked: dict[tuple[str, str], int] = {}
         self._current: str | None = None
         self._alone = [row["all_rows"] for row in found] == [store.run("select count(*) from attempts")[0][0]]
@@ -56,11 +61,11 @@ class Fronts:
 
     def choose(self, needs: Sequence[str], min_rows: int) -> Choice:
         """The outermost vantage with `min_rows` rows that meet all `needs`, and points `front` at it."""
-        missing = tuple(need for need in needs if not any(self._count(vantage, (need,)) for vantage in self.vantages))
+        missing = tuple(need for need in needs if not any(self._count(vantage, (need,)) for vantage in self._places))
         if missing:
             return Choice(None, 0, missing)
         most = 0
-        for vantage in self.vantages:
+        for vantage in self._places:
             rows = self._count(vantage, tuple(needs))
             most = max(most, rows)
             if rows >= max(min_rows, 1):
@@ -70,7 +75,8 @@ class Fronts:
 
     def _count(self, vantage: str, needs: tuple[str, ...]) -> int:
         own = [need for need in needs if set(need.split("|")) <= self._columns]
-        counts = [self._count_own(vantage, own)]
+        apart = bool(needs) and all(OF_TASKS.intersection(re.split(r"[|.]", need)) for need in needs)
+        counts = [] if apart else [self._count_own(vantage, own)]
         counts += [self._count_other(vantage, need) for need in needs if need not in own]
         return min(counts)
 

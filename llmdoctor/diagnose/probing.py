@@ -5,10 +5,15 @@ from collections.abc import Mapping
 from importlib import resources
 
 from llmdoctor.pages import read_page
+from llmdoctor.probe.trace import LAG_MS
 from llmdoctor.store import Store
 
-LAG_MS = 25.0
-"""A client whose stamps are later than this (P99 of its self-check) is not believed about gaps of twice that."""
+_ADVICE = {
+    401: ": the key is missing or refused (--key-env names the variable that holds it)",
+    403: ": the key is refused, or somebody in between forbids this call",
+    404: ": no such path or model (look at the path of the URL, --protocol and --model)",
+    405: ": no API of this kind at this path (look at the path of the URL and --protocol)",
+}
 
 # Words of Server and Via, as they are written, and the product in whose name its fix stands.
 _SPELT = {
@@ -30,20 +35,62 @@ _SPELT = {
 def distrust(store: Store) -> str | None:
     """Why the times of this probe cannot be believed; None where they can, or where there is no probe.
 
-    It rests on the self-check (`loop_lag_ms`, P99 on loopback) and on the time between two pieces at the innermost
-    place: whoever stamps later than half of that sees lumps that are his own."""
-    lag, gap = store.run(
+    It rests on how late the client was while each request ran (`loop_lag_ms`) and on the time between two pieces at the
+    innermost place: whoever stamps later than half of that sees lumps that are his own. One of three requests of a kind
+    may be so: the others outvote it."""
+    kinds = store.run(
         """
-        select (select max(try_cast(value as double)) from facts where name = 'loop_lag_ms'),
-               quantile_disc(case when spread_ms >= chunks then spread_ms else total_ms end / (chunks - 1), 0.5)
-        from   probes
-        where  place = 1 and variant = 'stream' and chunks >= 2
-        """
-    )[0]
-    if lag is None or lag <= LAG_MS or (gap is not None and lag <= gap / 2):
+        with pace as (
+            select quantile_disc(case when spread_ms >= chunks then spread_ms else total_ms end / (chunks - 1), 0.5)
+                   as gap_ms
+            from   probes
+            where  place = 1 and variant = 'stream' and chunks >= 2
+        ), late as (
+            select a.hop, a.variant, try_cast(f.value as double) as lag_ms,
+                   try_cast(f.value as double) > greatest(?, coalesce(p.gap_ms / 2, 0)) as lagged, p.gap_ms
+            from   facts f
+            join   attempts a on a.attempt_id = f.attempt_id
+            cross  join pace p
+            where  f.name = 'loop_lag_ms' and a.vantage = 'probe' and a.stream
+        )
+        select count(*) filter (where lagged), count(*), max(lag_ms), max(gap_ms) from late group by hop, variant
+        """,
+        [LAG_MS],
+    )
+    if not any(3 * lagged > n for lagged, n, _, _ in kinds):
         return None
+    lagged, asked = sum(one[0] for one in kinds), sum(one[1] for one in kinds)
+    most, gap = max(one[2] for one in kinds), kinds[0][3]
     pace = f", and the pieces of the stream follow each other every {gap:.0f} ms" if gap is not None else ""
-    return f"the client stamped up to {lag:.0f} ms late in its own self-check{pace}"
+    return f"the client stamped up to {most:.0f} ms late in {lagged} of {asked} requests{pace}"
+
+
+def endings(store: Store) -> Mapping[str, str]:
+    """By subject (`hop=...`): how the calls of that place failed that did not come whole, most of them alike, in a few
+    words. Places without such calls are not in it."""
+    rows = store.run(
+        """
+        select a.hop, a.http_status, f.value, a.retry_after_ms, count(*) as n
+        from   attempts a
+        left   join facts f on f.attempt_id = a.attempt_id and f.name = 'ending'
+        where  a.vantage = 'probe' and a.hop is not null and a.operation is distinct from 'probe'
+        and    a.outcome in ('failed', 'timeout', 'incomplete', 'rate_limited')
+        group  by 1, 2, 3, 4
+        order  by n desc, 2 nulls last, 3 nulls last, 4 nulls last
+        """
+    )
+    found: dict[str, str] = {}
+    for hop, status, told, retry_after_ms, _ in rows:
+        if sentence := _ending(status, told, retry_after_ms):
+            found.setdefault(f"hop={hop}", sentence)
+    return found
+
+
+def _ending(status: int | None, told: str | None, retry_after_ms: float | None) -> str | None:
+    if status is None or status < 300 or told is not None:
+        return told
+    asks = f" and asks to wait {retry_after_ms / 1000:.0f} s" if retry_after_ms is not None else ""
+    return f"it answers {status}{asks}{_ADVICE.get(status, '')}"
 
 
 def products(store: Store) -> Mapping[str, tuple[str, ...]]:

@@ -1,10 +1,12 @@
 """How much of each finding each cause accounts for.
 
-The engine fixes the excess per attempt of a finding; a cause's claims are clipped to it; claims that overlap beyond the
-excess are split in proportion to claim times confidence; what nobody claims is unexplained. All in two temporary tables
-of the store, so a million affected attempts cost a query and no Python objects.
+The engine fixes the excess per attempt of a finding (of one about tasks: per task, by its `task_key`); a cause's claims
+are clipped to it; claims that overlap beyond the excess are split in proportion to claim times confidence; what nobody
+claims is unexplained. All in two temporary tables of the store, so a million affected attempts cost a query and no
+Python objects.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llmdoctor.diagnose.front import Fronts
@@ -49,6 +51,9 @@ def begin(store: Store) -> None:
 
 def add_excess(store: Store, fronts: Fronts, number: int, finding: Symptom, rule: SymptomRule) -> None:
     """Writes the excess per attempt of finding `number`."""
+    if rule.counts == "tasks" and rule.affected:
+        store.run(f"insert into excess select {number}, task_key, 1 from task_audit where {rule.affected}")
+        return
     if rule.self_explained or finding.vantage is None:
         return
     fronts.use(finding.vantage)
@@ -78,9 +83,12 @@ def add_claims(store: Store, fronts: Fronts, number: int, finding: Symptom, rule
 
     A cause that can only be told apart at an inner vantage (the gateway knows the model, the client does not) claims
     there, and its claims come back over `pairs`."""
-    inner = fronts.vantages[fronts.vantages.index(finding.vantage) :] if finding.vantage in fronts.vantages else ()
-    for vantage in inner:
-        fronts.use(vantage)
+    places: Sequence[str | None] = [None] if finding.vantage is None else []  # tasks are the same wherever one stands
+    if finding.vantage in fronts.vantages:
+        places = fronts.vantages[fronts.vantages.index(finding.vantage) :]
+    for vantage in places:
+        if vantage is not None:
+            fronts.use(vantage)
         store.keep("claimed", rule.affected.text, {"dimension": rule.dimension})
         if vantage != finding.vantage:
             store.script(

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from llmdoctor.diagnose.front import Fronts
-from llmdoctor.diagnose.probing import distrust
+from llmdoctor.diagnose.probing import distrust, endings
 from llmdoctor.diagnose.values import SEVERITIES, Severity, State, Symptom, instant, six
 from llmdoctor.errors import StoreError
 from llmdoctor.rulebook import Rulebook, SymptomRule
@@ -13,6 +13,10 @@ from llmdoctor.store import Row, Store
 MAX_SUBJECTS = 20
 OF_TIMES = ("burst_delivery", "high_ttft", "slow_decode", "slow_overall", "stream_stall", "tail_latency")
 """Symptoms of the times of single pieces: where the client of a probe lags they are not decided."""
+
+
+OF_ENDINGS = ("client_timeouts", "errors", "incomplete_streams", "rate_limited")
+"""Symptoms of calls that did not come whole: of a probe it is said how they ended."""
 
 
 def judge_symptoms(store: Store, fronts: Fronts, book: Rulebook, skip: Collection[str]) -> list[Symptom]:
@@ -24,6 +28,11 @@ def judge_symptoms(store: Store, fronts: Fronts, book: Rulebook, skip: Collectio
     for rule in book.symptoms:
         judged = _judge(store, fronts, rule, rule.id in skip)
         found += (_doubted(one, doubt) for one in judged) if doubt and rule.id in OF_TIMES else judged
+    ended = endings(store)
+    found = [
+        replace(one, reason=ended.get(one.subject)) if one.state == "present" and one.id in OF_ENDINGS else one
+        for one in found
+    ]
     order: tuple[State, ...] = ("present", "absent", "unknown", "suppressed", "failed")
     return sorted(found, key=lambda one: (order.index(one.state), -SEVERITIES.index(one.severity), one.id, one.subject))
 
@@ -88,6 +97,7 @@ def _symptom(rule: SymptomRule, row: Row, state: State, reason: str | None) -> S
         why=rule.why,
         caveat=rule.caveat,
         self_explained=rule.self_explained,
+        counts=rule.counts,
     )
 
 

@@ -13,6 +13,10 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Literal
 
+from llmdoctor.diagnose.course import Shift, Story
+from llmdoctor.diagnose.pictures import Pictures
+from llmdoctor.diagnose.sample import Sample
+
 SCHEMA = "llmdoctor.report/1"
 
 Level = Literal["healthy", "attention", "unhealthy", "undetermined"]
@@ -83,7 +87,7 @@ class InputFile:
 class Metric:
     """Percentiles of one duration in one population. Nearest rank over all attempts, those that were cut (timeouts,
     cancellations) counted as "at least"; a percentile with too few rows for its interval is None. `low` and `high`
-    are the 95 % order-statistic interval of the highest percentile shown."""
+    are the 95 % order-statistic interval of the highest percentile shown, `p50_low` and so on those of each."""
 
     vantage: str
     model: str | None
@@ -96,11 +100,18 @@ class Metric:
     p99: float | None
     low: float | None
     high: float | None
+    p50_low: float | None = None
+    p50_high: float | None = None
+    p95_low: float | None = None
+    p95_high: float | None = None
+    p99_low: float | None = None
+    p99_high: float | None = None
 
 
 @dataclass(frozen=True)
 class Symptom:
-    """One symptom for one subject at one vantage."""
+    """One symptom for one subject at one vantage; `affected` and `total` are what it `counts`, attempts or tasks (which
+    have no vantage)."""
 
     id: str
     title: str
@@ -119,6 +130,7 @@ class Symptom:
     why: str = ""
     caveat: str = ""
     self_explained: bool = False
+    counts: str = "attempts"
 
 
 @dataclass(frozen=True)
@@ -149,7 +161,8 @@ class Example:
 
 @dataclass(frozen=True)
 class Cause:
-    """One cause under the finding (symptom x subject) that it explains best."""
+    """One cause under the finding (symptom x subject) that it explains best. `score` is what its evidence weighs,
+    `confidence` how often such a score is right; where that is not known (`provisional`) they are equal."""
 
     id: str
     title: str
@@ -170,6 +183,7 @@ class Cause:
     examples: tuple[Example, ...]
     equal_to: tuple[str, ...] = ()
     separate_by: str | None = None
+    score: float | None = None
 
 
 @dataclass(frozen=True)
@@ -297,6 +311,51 @@ class Arrival:
 
 
 @dataclass(frozen=True)
+class Baseline:
+    """What a comparison with an earlier state says, in short: its level and sentence, what to know before they are
+    believed, and the figures that moved as text (name, before, after, change, what that means)."""
+
+    path: str
+    level: str
+    text: str
+    warnings: tuple[str, ...]
+    figures: tuple[tuple[str, str, str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class Population:
+    """How many requests, and the mean of their whole time."""
+
+    n: int
+    mean_ms: float
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """One stretch of the way: its mean in each population (normal, slow, failed), and its share of what the slow
+    requests take beyond the normal ones (None without slow ones). Not `exact`: at most this much, for no field tells it
+    apart from what else its name says, or from what follows. "unexplained" is what no stretch is known for."""
+
+    name: str
+    exact: bool
+    mean_ms: Mapping[str, float]
+    excess_share: float | None
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where the time of the requests of one kind went. The means of the stretches add up to those of the populations,
+    the shares of the excess to 1."""
+
+    vantage: str
+    model: str | None
+    stream: bool | None
+    operation: str | None
+    populations: Mapping[str, Population]
+    stretches: tuple[Stretch, ...]
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     """Everything concluded from one set of inputs. Lists are in the order in which they are shown."""
 
@@ -319,6 +378,12 @@ class Diagnosis:
     settings: Mapping[str, str]
     considered: Mapping[str, str] = field(default_factory=dict)
     arrivals: tuple[Arrival, ...] = ()
+    where: tuple[Where, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    baseline: Baseline | None = None
+    pictures: Pictures = field(default_factory=Pictures)
+    shifts: tuple[Shift, ...] = ()
+    story: Story | None = None
 
     @property
     def present(self) -> tuple[Symptom, ...]:

@@ -1,0 +1,97 @@
+"""Intervals of shares, ratios and quantiles of a log, whose rows are no independent draws.
+
+A log is cut into blocks of time. The sum of each block's deviations from the mean of all varies as much as the log
+does from block to block; neighbouring blocks that deviate together count with Bartlett's weights (Newey and West 1987).
+A quantile takes the interval of its share and reads both ends off the distribution (Woodruff 1952). Nothing is drawn at
+random, so the same log gives the same interval.
+"""
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+
+MOST_BLOCKS = 40
+LEAST_ROWS_OF_BLOCKS = 64
+
+_Z = NormalDist().inv_cdf(0.975)
+
+
+def count_blocks(rows: int) -> int:
+    """How many blocks a log of so many rows is cut into: of eight rows or more, at most 40; none of a small log."""
+    return min(MOST_BLOCKS, rows // 8) if rows >= LEAST_ROWS_OF_BLOCKS else 0
+
+
+def spread(parts: Sequence[float], wholes: Sequence[float]) -> float:
+    """Standard error of sum(parts) / sum(wholes), from blocks in order of time. 0 with fewer than two blocks."""
+    whole, blocks = sum(wholes), len(wholes)
+    if blocks < 2 or not whole:
+        return 0.0
+    mean = sum(parts) / whole
+    off = [part - mean * size for part, size in zip(parts, wholes, strict=True)]
+    reach = round(blocks ** (1 / 3))
+    total = sum(one * one for one in off)
+    for lag in range(1, reach + 1):
+        together = sum(one * other for one, other in zip(off, off[lag:], strict=False))
+        total += 2 * (1 - lag / (reach + 1)) * together
+    return math.sqrt(max(total, 0.0) * blocks / (blocks - 1)) / whole
+
+
+def times_error(blocks: int) -> float:
+    """How many standard errors the 95 % interval reaches to each side: Student's t for the blocks, else the normal's
+    (expansion of Abramowitz and Stegun 26.7.5)."""
+    if blocks < 2:
+        return _Z
+    free = blocks - 1
+    return _Z + (_Z**3 + _Z) / (4 * free) + (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / (96 * free**2)
+
+
+def of_share(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, float, float]:
+    """A share of rows with its 95 % interval (Wilson's, for the number of independent rows that would vary as much)."""
+    whole = sum(wholes)
+    share = sum(parts) / whole
+    error, z = spread(parts, wholes), times_error(len(wholes))
+    alone = share * (1 - share) / error**2 if error else whole
+    rows = min(alone, whole) if 0 < share < 1 else whole
+    middle = (share + z * z / (2 * rows)) / (1 + z * z / rows)
+    half = z / (1 + z * z / rows) * math.sqrt(share * (1 - share) / rows + z * z / (4 * rows * rows))
+    return share, max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
+
+
+def of_ratio(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, float | None, float | None]:
+    """sum(parts) / sum(wholes) with its 95 % interval, open without blocks."""
+    ratio = sum(parts) / sum(wholes)
+    if len(wholes) < 2:
+        return ratio, None, None
+    half = times_error(len(wholes)) * spread(parts, wholes)
+    return ratio, max(0.0, ratio - half), ratio + half
+
+
+def share_interval(q: float, below: Sequence[float], known: Sequence[float]) -> tuple[float, float]:
+    """The shares between which the quantile `q` lies: `below` rows of each block are at or below its value, of `known`
+    ones. Never narrower than for independent rows."""
+    rows = sum(known)
+    error = max(spread(below, known), math.sqrt(q * (1 - q) / rows))
+    half = times_error(len(known)) * error
+    return q - half, q + half
+
+
+def clustering(q: float, below: Sequence[float], known: Sequence[float]) -> float:
+    """How many times more a share varies from block to block than it would among independent rows; at least 1."""
+    rows = sum(known)
+    return max(1.0, spread(below, known) ** 2 * rows / (q * (1 - q))) if 0 < q < 1 else 1.0
+
+
+def read_off(shares: Sequence[float], values: Sequence[float | None], share: float) -> float | None:
+    """The value at a share of a distribution given at ascending shares, between two of them on a logarithmic scale;
+    None outside, or where a neighbour is not known."""
+    if not shares[0] <= share <= shares[-1]:
+        return None
+    after = next(place for place, one in enumerate(shares) if one >= share)
+    high = values[after]
+    if shares[after] == share or high is None:
+        return high
+    low = values[after - 1]
+    if low is None:
+        return None
+    part = (share - shares[after - 1]) / (shares[after] - shares[after - 1])
+    return low * (high / low) ** part if low > 0 else low + part * (high - low)

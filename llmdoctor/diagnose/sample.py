@@ -1,0 +1,68 @@
+"""What the attempts of one vantage look like, small enough to be kept in a report and compared with another's.
+
+Everything that `compare` knows of requests stands here, so that two reports, two stores and two logs compare alike.
+"""
+
+from dataclasses import dataclass
+
+# The shares at which a kind's durations are kept: its smallest, eight between, its largest.
+GRID = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 1.0)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number of the whole vantage with its 95 % interval over blocks of time; an end that is open is None.
+
+    `ttft_ms.p50` and the like in milliseconds, `error_share`, `timeout_share` of one, `retries_per_task` a mean,
+    `cost_per_task` in US dollars. `n` are the attempts behind it."""
+
+    name: str
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Completed requests that should take alike: one model, streamed or not, near-equal lengths. `grid` are their
+    durations (ms) at the shares of GRID. A band is the binary logarithm of 1 + tokens, rounded down; that of the
+    prompt covers two of them where the answer counts too. `tokens` is the median of what the duration follows: of the
+    answer for the total, of the prompt for the first token."""
+
+    model: str | None
+    stream: bool | None
+    input_band: int | None
+    output_band: int | None
+    n: int
+    tokens: float | None
+    grid: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Trait:
+    """Something that may differ between two logs beside the times: a number, or how many attempts have which value
+    ("model=x", the most frequent first)."""
+
+    name: str
+    value: float | None = None
+    values: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The attempts of one vantage: figures, kinds by total time and by first token, and what else may differ.
+    `clustered` says how many slow attempts tell as little as one, for they come in episodes (a variance ratio, 1 where
+    they are independent). `totals` and `firsts` count the attempts that the kinds were made of, those beyond the
+    longest list too."""
+
+    vantage: str
+    n: int
+    blocks: int
+    clustered: float
+    figures: tuple[Figure, ...]
+    totals: int
+    total_kinds: tuple[Kind, ...]
+    firsts: int
+    first_kinds: tuple[Kind, ...]
+    traits: tuple[Trait, ...]

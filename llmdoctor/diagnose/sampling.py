@@ -1,0 +1,210 @@
+"""Store -> Sample: what a report keeps of its attempts, so that it can be compared with another one later."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from llmdoctor.diagnose import blocks
+from llmdoctor.diagnose.front import Fronts
+from llmdoctor.diagnose.sample import GRID, Figure, Kind, Sample, Trait
+from llmdoctor.diagnose.values import six
+from llmdoctor.stats.quantiles import LEAST_ROWS, MEASURED, TAKEN, curve
+from llmdoctor.store import Row, Store
+
+MOST_VANTAGES = 3
+MOST_KINDS = 40
+MOST_VALUES = 12
+ENOUGH_ROWS = 200_000  # for what is no figure, every k-th row will do
+SHOWN = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
+# Where the distribution is known; an interval ends between two of them.
+SHARES = (
+    *(0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.84, 0.87),
+    *(0.9, 0.915, 0.93, 0.94, 0.95, 0.96, 0.97, 0.975, 0.98, 0.985, 0.99, 0.9925, 0.995, 0.9975, 0.999, 1.0),
+)
+BAD = "('failed', 'incomplete', 'empty', 'rate_limited')"
+
+
+def take_samples(store: Store, fronts: Fronts) -> tuple[Sample, ...]:
+    """One sample for each of the outermost vantages. The requests of a probe are experiments, not traffic: none."""
+    found = []
+    for vantage in [one for one in fronts.vantages if one != "probe"][:MOST_VANTAGES]:
+        fronts.use(vantage)
+        found.append(_sample(store, vantage))
+    return tuple(found)
+
+
+def _sample(store: Store, vantage: str) -> Sample:
+    n, first, last = store.run("select count(*), min(attempt_id), max(attempt_id) from front")[0]
+    count = blocks.count_blocks(n)
+    # An attempt's number is its rank by start: equal stretches of it are stretches of time with about as many rows.
+    block = f"(attempt_id - {first}) * {max(count, 1)} // {last - first + 1}"
+    step = max(1, n // ENOUGH_ROWS)
+    totals, total_kinds = _kinds(store, "total_ms", 2, step)
+    firsts, first_kinds = _kinds(store, "ttft_ms", 1, step)
+    times, slow = _times(store, vantage, block)
+    outcomes, failed = _outcomes(store, block)
+    return Sample(
+        vantage=vantage,
+        n=n,
+        blocks=count,
+        clustered=six(max(slow, failed)) or 1.0,
+        figures=(*times, *outcomes),
+        totals=totals,
+        total_kinds=total_kinds,
+        firsts=firsts,
+        first_kinds=first_kinds,
+        traits=(*_numbers(store, step), *_values(store)),
+    )
+
+
+# --- figures
+
+
+def _times(store: Store, vantage: str, block: str) -> tuple[list[Figure], float]:
+    """The figures of durations, and how much their slow twentieth comes in episodes."""
+    source = f"from ({MEASURED}) as m where vantage = '{vantage}'"
+    asked = ", ".join(
+        f"count({name}) as {name}_n, count_if({name} is not null and {name}_cut) as {name}_cut" for name in TAKEN
+    )
+    counts = store.rows(f"select {asked} {source}")[0]
+    curves = {
+        name: curve(store, source, name, counts[f"{name}_cut"] > 0, SHARES) for name in TAKEN if counts[f"{name}_n"]
+    }
+    wanted = [
+        (name, q, word, value)
+        for name, values in curves.items()
+        for q, word in SHOWN
+        if counts[f"{name}_n"] >= LEAST_ROWS[q] and (value := values[SHARES.index(q)]) is not None
+    ]
+    tests = "".join(
+        f", count_if({name} <= {value!r} and not {name}_cut) as below_{place},"
+        f" count_if({name} is not null and not ({name}_cut and {name} < {value!r})) as known_{place}"
+        for place, (name, _, _, value) in enumerate(wanted)
+    )
+    rows = store.rows(f"select {block} as block{tests} {source} group by 1 order by 1")
+    found, clustered = [], 1.0
+    for place, (name, q, word, value) in enumerate(wanted):
+        below, known = [row[f"below_{place}"] for row in rows], [row[f"known_{place}"] for row in rows]
+        ends = _ends(curves[name], q, below, known)
+        if word == "p95" and name != "tpot_ms":
+            clustered = max(clustered, blocks.clustering(q, below, known))
+        found.append(Figure(f"{name}.{word}", six(value), six(ends[0]), six(ends[1]), counts[f"{name}_n"]))
+    return found, clustered
+
+
+def _ends(
+    values: Sequence[float | None], q: float, below: Sequence[int], known: Sequence[int]
+) -> tuple[float | None, float | None]:
+    low, high = blocks.share_interval(q, below, known)
+    return blocks.read_off(SHARES, values, max(low, 0.0)), blocks.read_off(SHARES, values, high)
+
+
+def _outcomes(store: Store, block: str) -> tuple[list[Figure], float]:
+    """The figures of failures, retries and costs, and how much failures come in episodes."""
+    priced = store.run("select count(cost_usd) * 2 >= count(*) from front where outcome = 'completed'")[0][0]
+    done = "count(distinct case when outcome = 'completed' then coalesce(task_id, cast(attempt_id as varchar)) end)"
+    rows = store.rows(
+        f"""
+        select {block} as block, count(outcome) as known, count_if(outcome = 'timeout') as timeouts,
+               count_if(outcome in {BAD}) as bad, count(coalesce(task_id, trace_id, prompt_hash)) as named,
+               count_if(attempt_id in (select attempt_id from tried where retry)) as retries, count(*) as n,
+               {"cast(sum(cast(cost_usd as decimal(18, 6))) as double)" if priced else "null"} as cost,
+               {done if priced else "0"} as done
+        from   front
+        group  by 1
+        order  by 1
+        """
+    )
+    known, n = [row["known"] for row in rows], sum(row["n"] for row in rows)
+    found, clustered = [], 1.0
+    if sum(known):
+        for name, part in (("timeout_share", "timeouts"), ("error_share", "bad")):
+            parts = [row[part] for row in rows]
+            found.append(_figure(name, blocks.of_share(parts, known), sum(known)))
+            clustered = max(clustered, blocks.clustering(sum(parts) / sum(known), parts, known))
+    tasks = [row["n"] - row["retries"] for row in rows]
+    if sum(row["named"] for row in rows) * 2 >= n and sum(tasks):
+        found.append(_figure("retries_per_task", blocks.of_ratio([row["retries"] for row in rows], tasks), n))
+    done_rows = [row["done"] for row in rows]
+    if priced and sum(done_rows):
+        costs = [row["cost"] or 0.0 for row in rows]
+        found.append(_figure("cost_per_task", blocks.of_ratio(costs, done_rows), sum(done_rows)))
+    return found, clustered
+
+
+def _figure(name: str, values: tuple[float, float | None, float | None], n: int) -> Figure:
+    return Figure(name, six(values[0]), six(values[1]), six(values[2]), n)
+
+
+# --- kinds and traits
+
+
+def _kinds(store: Store, name: str, width: int, step: int) -> tuple[int, tuple[Kind, ...]]:
+    """Completed attempts by model, streaming and length, the most frequent first; by prompt and answer where the total
+    is asked for, by prompt alone for the first token."""
+    band = "cast(floor(log2(1 + greatest({}, 0)) / {}) as integer)"
+    answer = band.format("output_tokens", 1) if name == "total_ms" else "cast(null as integer)"
+    tokens = "output_tokens" if name == "total_ms" else "input_tokens"
+    rows = store.rows(
+        f"""
+        select model, stream, {band.format("input_tokens", width)} as input_band, {answer} as output_band,
+               count(*) as n, quantile_disc({tokens}, 0.5) as tokens,
+               quantile_disc({name}, {list(GRID)}::double[]) as grid
+        from   front
+        where  outcome in ('completed', 'unknown') and coalesce(cache_hit, false) = false and {name} is not null
+        {"and stream" if name == "ttft_ms" else ""} and attempt_id % {step} = 0
+        group  by all
+        order  by n desc, model nulls last, stream nulls last, input_band nulls last, output_band nulls last
+        """
+    )
+    made = [_kind(row, step) for row in rows[:MOST_KINDS]]
+    return sum(row["n"] for row in rows) * step, tuple(made)
+
+
+def _kind(row: Row, step: int) -> Kind:
+    grid = tuple(float(f"{value:.4g}") for value in row["grid"])
+    n = row["n"] * step
+    return Kind(row["model"], row["stream"], row["input_band"], row["output_band"], n, six(row["tokens"]), grid)
+
+
+NUMBERS = {
+    "input_tokens": "quantile_disc(input_tokens, 0.5)",
+    "output_tokens": "quantile_disc(output_tokens, 0.5)",
+    "cached_share": "sum(case when input_tokens > 0 then cached_tokens end)"
+    " / nullif(sum(case when cached_tokens is not null then input_tokens end), 0)",
+    "max_tokens": "quantile_disc(max_tokens, 0.5)",
+    "limited_share": "case when count(max_tokens) > 0 then count(max_tokens) / count(*) end",
+    "stream_share": "count_if(stream) / nullif(count(stream), 0)",
+    "in_flight": "quantile_disc(i.others + 1, 0.5)",
+}
+
+
+def _numbers(store: Store, step: int) -> tuple[Trait, ...]:
+    asked = ", ".join(f"{sql} as {name}" for name, sql in NUMBERS.items())
+    row: Mapping[str, float | None] = store.rows(
+        f"select {asked} from front f left join in_flight i on i.attempt_id = f.attempt_id"
+        f" where f.attempt_id % {step} = 0"
+    )[0]
+    # First tries only: a storm of retries is no more demand. The middle nine tenths of them, for one wrong clock would
+    # stretch the log over years.
+    spans = store.run(
+        "select count(*) * 0.9"
+        " / nullif(epoch(quantile_disc(started_at, 0.95)) - epoch(quantile_disc(started_at, 0.05)), 0)"
+        " from front where attempt_id not in (select attempt_id from tried where retry)"
+        " and time_basis is distinct from 'relative'"
+    )[0][0]
+    per_minute = spans * 60 if spans and math.isfinite(spans) else None
+    return tuple(
+        Trait(name, six(value)) for name, value in {**row, "per_minute": per_minute}.items() if value is not None
+    )
+
+
+def _values(store: Store) -> tuple[Trait, ...]:
+    found = []
+    for name in ("model", "app_version", "prompt_version", "instance", "region", "route"):
+        rows = store.run(
+            f"select {name}, count(*) as n from front where {name} is not null"
+            f" group by 1 order by n desc, 1 limit {MOST_VALUES}"
+        )
+        if rows:
+            found.append(Trait(name, None, tuple((f"{name}={value}", n) for value, n in rows)))
+    return tuple(found)

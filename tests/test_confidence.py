@@ -1,0 +1,76 @@
+"""What a score is worth: read from the tables, by field profile, and never where nothing was measured."""
+
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from llmdoctor import rulebook
+from llmdoctor.diagnose.confidence import between, probability, profile_of, rounded
+from llmdoctor.diagnose.values import Symptom
+from tests.filled import filled
+
+KNOTS = [[0.3, 0.1], [0.5, 0.5], [0.5, 0.6], [0.9, 0.8]]
+TABLES = {"full": {"pooled": KNOTS, "causes": {"queueing": [[0.3, 0.9]]}}}
+SHIPPED = Path(rulebook.shipped_rules()) / "calibration.toml"
+MEASURED = pytest.mark.skipif(not SHIPPED.exists(), reason="make accuracy has not written the tables")
+
+
+def finding(vantage: str) -> Symptom:
+    return Symptom("high_ttft", "", "high", "present", vantage, "all", 3.0, 2.0, "s", 1, 1, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("score", "expected"), [(0.1, 0.1), (0.3, 0.1), (0.4, 0.3), (0.5, 0.5), (0.7, 0.7), (0.9, 0.8), (1.0, 0.8)]
+)
+def test_a_table_is_read_linearly_and_flat_outside(score: float, expected: float) -> None:
+    assert between(KNOTS, score) == pytest.approx(expected)
+
+
+def test_a_page_has_its_own_table_or_reads_the_pooled_one() -> None:
+    assert probability(TABLES, "full", "queueing", finding("client"), 0.4) == 0.9
+    assert probability(TABLES, "full", "my_own_page", finding("client"), 0.4) == pytest.approx(0.3)
+
+
+def test_nothing_is_claimed_of_a_probe_or_without_a_table() -> None:
+    assert probability(TABLES, "full", "queueing", finding("probe"), 0.4) is None
+    assert probability(TABLES, "client", "queueing", finding("client"), 0.4) is None
+
+
+def test_one_inner_field_or_a_second_vantage_makes_a_full_log() -> None:
+    alone = {"at_s": 0, "vantage": "client", "total_ms": 1000.0}
+    for rows, expected in (
+        ([alone], "client"),
+        ([{**alone, "queue_ms": 3.0}], "full"),
+        ([alone, {"at_s": 0, "vantage": "engine", "total_ms": 900.0}], "full"),
+    ):
+        with filled(rows) as store:
+            assert profile_of(store) == expected
+
+
+def test_no_confidence_becomes_certainty_by_rounding() -> None:
+    assert [rounded(value) for value in (0.123456, 0.996, 0.99999, 1.0)] == [0.123, 0.99, 0.99, 1.0]
+
+
+@MEASURED
+def test_a_page_that_replaces_a_shipped_one_does_not_inherit_its_table(tmp_path: Path) -> None:
+    (tmp_path / "causes").mkdir()
+    page = Path(rulebook.shipped_rules()) / "causes" / "queueing.md"
+    (tmp_path / "causes" / "queueing.md").write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
+    shipped, own = rulebook.load().calibration, rulebook.load([tmp_path]).calibration
+    assert "queueing" in shipped["full"]["causes"]
+    assert "queueing" not in own["full"]["causes"]
+    assert own["full"]["pooled"] == shipped["full"]["pooled"]
+
+
+@MEASURED
+def test_the_shipped_tables_ascend_and_name_causes_that_exist() -> None:
+    told = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
+    ids = {rule.id for rule in rulebook.load().causes}
+    assert set(told) == {"full", "client"}
+    for table in told.values():
+        assert set(table["causes"]) <= ids
+        for knots in (table["pooled"], *table["causes"].values()):
+            assert all(low[0] <= high[0] and low[1] <= high[1] for low, high in pairwise(knots))
+            assert all(0 < share < 1 for _, share in knots)
