@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from llmdoctor import __version__, cli_formats, cli_pages, cli_probe, cli_show, settings
+from llmdoctor import __version__, cli_compare, cli_explain, cli_formats, cli_pages, cli_probe, cli_show, settings
 from llmdoctor.errors import InterruptError, LlmdoctorError, UsageError
 from llmdoctor.redact import mask, unquoted
 from llmdoctor.report import figures, files
@@ -38,6 +38,7 @@ def llmdoctor() -> None:
     llmdoctor analyze logs/                  one screen
     llmdoctor analyze logs/ -o report.html   one file for the ticket
     llmdoctor probe https://llm.example.com/v1/chat/completions --direct 10.0.0.5:8000
+    llmdoctor compare before/ after/         did the fix work?
     """
 
 
@@ -60,7 +61,9 @@ def llmdoctor() -> None:
 @click.option("-o", "--output", metavar="FILE", help="Write the HTML report.")
 @click.option("--json", metavar="FILE", help="Write the diagnosis as JSON.")
 @click.option("--md", metavar="FILE", help="Write the text for a ticket (Markdown).")
+@click.option("--jira", metavar="FILE", help="Write the text for a ticket (Jira).")
 @click.option("--save", metavar="FILE", help="Keep what was read: a store, to be named as a PATH later.")
+@click.option("--baseline", metavar="REPORT|LOGS", help="Say what changed since an earlier report, store or log.")
 @click.option("--memory", metavar="SIZE", help="Memory for the database, as in 2GB.")
 @click.option("--hash-ids", is_flag=True, help="Replace ids, tenants, callers and hosts by hashes.")
 @click.option("--fail-on", type=_LEVELS, help="Exit with 1 where a finding is at least this bad.")
@@ -79,7 +82,10 @@ def analyze(context: click.Context, /, paths: tuple[str, ...], **given: Any) -> 
     chosen = settings.merged(settings.load(Path.cwd()), given, typed)
     check(chosen)
     with files.Progress(not chosen.quiet, lambda: _CTRL_C.at is not None) as progress:
-        diagnosis = _diagnosis(sorted(set(paths)), chosen, progress)
+        baseline = cli_compare.baseline(chosen, progress)
+        diagnosis = diagnosed(sorted(set(paths)), chosen, progress)
+        if baseline:
+            diagnosis = cli_compare.against(baseline, diagnosis)
         put_out(diagnosis, chosen, progress)
     return ending(diagnosis, chosen)
 
@@ -95,7 +101,7 @@ def check(chosen: settings.Settings) -> None:
     """Whatever can be seen to be wrong before the work begins."""
     if chosen.memory and not re.fullmatch(r"\d+(\.\d+)?\s*[KMGT]i?B", chosen.memory, re.IGNORECASE):
         raise UsageError(f"--memory {chosen.memory}: write a number and a unit, as in 2GB")
-    outputs = [path for path in (chosen.output, chosen.json, chosen.md, chosen.save) if path]
+    outputs = [path for path in (*_outputs(chosen), chosen.save) if path]
     if chosen.save == "-":
         raise UsageError("--save -: a store is a file: name one")
     if chosen.quiet and chosen.verbose:
@@ -104,7 +110,7 @@ def check(chosen: settings.Settings) -> None:
         raise UsageError("-: only one output can go to standard output; name files for the others")
     real = [os.path.realpath(path) for path in outputs if path != "-"]
     if len(set(real)) < len(real):
-        raise UsageError("--output, --json, --md, --save: two of them name the same file")
+        raise UsageError("--output, --json, --md, --jira, --save: two of them name the same file")
     for path in outputs:
         if path != "-":
             files.check(path)
@@ -112,7 +118,8 @@ def check(chosen: settings.Settings) -> None:
                 raise UsageError(f"{path}: is a database: write the report elsewhere")
 
 
-def _diagnosis(paths: Sequence[str], chosen: settings.Settings, progress: files.Progress) -> "Diagnosis":
+def diagnosed(paths: Sequence[str], chosen: settings.Settings, progress: files.Progress) -> "Diagnosis":
+    """Reads and diagnoses; what the user need not see is hidden in the result."""
     from llmdoctor.diagnose import Options, diagnose
     from llmdoctor.ingest import Meter, ReadOptions, read, resolved
     from llmdoctor.report.privacy import hidden
@@ -136,21 +143,26 @@ def _diagnosis(paths: Sequence[str], chosen: settings.Settings, progress: files.
         shown = {**chosen.shown(), **resolved(store)}
         options = Options(_command(paths, chosen), tuple(notes), shown, chosen.ignore, chosen.only, chosen.verbose)
         found = diagnose(store, rulebook, options)
-    files.spare([file.path for file in found.inputs if file.rows], (chosen.output, chosen.json, chosen.md))
+    files.spare([file.path for file in found.inputs if file.rows], _outputs(chosen))
     return hidden(found, chosen.hash_ids)
 
 
 def _command(paths: Sequence[str], chosen: settings.Settings) -> str:
     """The command line that concludes the same, wherever its outputs went."""
-    words = ["llmdoctor", "analyze", *paths]
-    for name in ("format", "tz", "since", "until", "where", "profile"):
+    return shlex.join(["llmdoctor", "analyze", *paths, *options(chosen)])
+
+
+def options(chosen: settings.Settings) -> list[str]:
+    """The options that bear on what is concluded, where they are not the defaults."""
+    words = []
+    for name in ("format", "tz", "since", "until", "where", "profile", "baseline"):
         if getattr(chosen, name) != getattr(settings.Settings(), name):
             words += [f"--{name}", getattr(chosen, name)]
     for name in ("ignore", "only", "rules", "formats"):
         words += [word for value in getattr(chosen, name) for word in (f"--{name}", value)]
     words += [word for field, place in chosen.map.items() for word in ("--map", f"{field}={place}")]
     words += [word for limit, value in chosen.set.items() for word in ("--set", f"{limit}={value:g}")]
-    return shlex.join(words + ["--hash-ids"] * chosen.hash_ids)
+    return words + ["--hash-ids"] * chosen.hash_ids
 
 
 def put_out(diagnosis: "Diagnosis", chosen: settings.Settings, progress: files.Progress | None = None) -> None:
@@ -158,8 +170,8 @@ def put_out(diagnosis: "Diagnosis", chosen: settings.Settings, progress: files.P
     from llmdoctor.report import text
 
     progress = progress or files.Progress(False)
-    written = [path for path in (chosen.output, chosen.json, chosen.md) if path and path != "-"]
-    outputs = [(path, kind) for path, kind in zip((chosen.output, chosen.json, chosen.md), _KINDS, strict=True) if path]
+    written = [path for path in _outputs(chosen) if path and path != "-"]
+    outputs = [(path, kind) for path, kind in zip(_outputs(chosen), _KINDS, strict=True) if path]
     for path, kind in sorted(outputs, key=lambda one: one[0] == "-"):
         progress.doing(f"writing {path}")
         if path == "-":
@@ -169,7 +181,7 @@ def put_out(diagnosis: "Diagnosis", chosen: settings.Settings, progress: files.P
             files.write(path, _rendered(diagnosis, kind))
             progress.wrote(path)
     progress.rest()
-    stream = sys.stderr if "-" in (chosen.output, chosen.json, chosen.md) else sys.stdout
+    stream = sys.stderr if "-" in _outputs(chosen) else sys.stdout
     summary = text.render(
         diagnosis,
         colour=files.coloured(stream),
@@ -181,7 +193,12 @@ def put_out(diagnosis: "Diagnosis", chosen: settings.Settings, progress: files.P
     files.say(summary, stream)
 
 
-_KINDS = ("html", "json", "md")
+_KINDS = ("html", "json", "md", "jira")
+
+
+def _outputs(chosen: settings.Settings) -> tuple[str | None, ...]:
+    """Where each of the kinds goes, None where it is not wanted."""
+    return chosen.output, chosen.json, chosen.md, chosen.jira
 
 
 def _rendered(diagnosis: "Diagnosis", kind: str) -> str:
@@ -193,14 +210,17 @@ def _rendered(diagnosis: "Diagnosis", kind: str) -> str:
         from llmdoctor.diagnose.values import to_json
 
         return to_json(diagnosis)
-    from llmdoctor.report import markdown
+    from llmdoctor.report import jira, markdown
 
-    return markdown.render(diagnosis)
+    return jira.render(diagnosis) if kind == "jira" else markdown.render(diagnosis)
 
 
 llmdoctor.add_command(cli_pages.rules)
 llmdoctor.add_command(cli_formats.formats)
 llmdoctor.add_command(cli_show.show)
+llmdoctor.add_command(cli_compare.compare)
+llmdoctor.add_command(cli_explain.explain)
+llmdoctor.add_command(cli_explain.man)
 llmdoctor.add_command(cli_probe.probe)
 llmdoctor.add_command(cli_probe.canary)
 

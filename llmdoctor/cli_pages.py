@@ -3,6 +3,7 @@
 
 import shlex
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,14 +51,36 @@ def rules_list(folders: tuple[str, ...]) -> None:
 @_DIRS
 def rules_show(rule_id: str, folders: tuple[str, ...]) -> None:
     """Print the page of one rule."""
-    from llmdoctor.rulebook import shipped_rules
-
     book = _load(folders)
     book.check_id(rule_id)
-    page = next(page for name, page in _pages(book) if name == rule_id)
+    put_page(_file(next(page for name, page in _pages(book) if name == rule_id), folders))
+
+
+def _file(page: "Page", folders: Sequence[str]) -> Path:
+    """Where the text of a page stands."""
+    from llmdoctor.rulebook import shipped_rules
+
     places = [Path(folder) for folder in reversed(folders)] + [shipped_rules()]
     found = (place / kind / f"{page.id}.md" for place in places for kind in ("symptoms", "causes"))
-    put_page(next(path for path in found if path.is_file()))
+    return next(path for path in found if path.is_file())
+
+
+@rules.command("docs")
+@click.option("-o", "--output", metavar="DIR", required=True, help="Where to write it.")
+@_DIRS
+def rules_docs(output: str, folders: tuple[str, ...]) -> None:
+    """Write all pages of rules and formats as a site of HTML files; begin with index.html."""
+    from llmdoctor.pages import read_page
+    from llmdoctor.report.docs import site
+
+    book = _load(folders)
+    sources = {page.id: _file(page, folders) for _, page in _pages(book)}
+    shipped = Path(str(resources.files("llmdoctor"))) / "formats"
+    formats = {path.stem: (read_page(path).title, path) for path in sorted(shipped.glob("*.md"))}
+    made = site(book, sources, formats)
+    for name, text in made.items():
+        put_new(Path(output) / name, text, "--output")
+    put(f"{Path(output) / 'index.html'}: {len(made)} files")
 
 
 @rules.command("test")

@@ -47,7 +47,9 @@ class Settings:
     output: str | None = None
     json: str | None = None
     md: str | None = None
+    jira: str | None = None
     save: str | None = None
+    baseline: str | None = None
     quiet: bool = False
     verbose: bool = False
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +58,7 @@ class Settings:
     def shown(self) -> dict[str, str]:
         """What differs from the defaults and bears on what is concluded, as text for the report."""
         plain = Settings()
-        names = ("format", "tz", "since", "until", "where", "profile", "memory")
+        names = ("format", "tz", "since", "until", "where", "profile", "memory", "baseline")
         found = {name: str(getattr(self, name)) for name in names if getattr(self, name) != getattr(plain, name)}
         found |= {name: ", ".join(getattr(self, name)) for name in ("only", "rules", "formats") if getattr(self, name)}
         found |= {f"map {name}": place for name, place in self.map.items()}
@@ -199,7 +201,7 @@ def _places(name: str, value: Any, _folder: Path) -> dict[str, Any]:
 _KINDS: Mapping[str, Callable[[str, Any, Path], dict[str, Any]]] = {
     **dict.fromkeys(("format", "tz", "since", "until", "where", "profile", "memory"), _text),
     **dict.fromkeys(("hash_ids", "quiet", "verbose"), _switch),
-    **dict.fromkeys(("output", "json", "md", "save"), _path),
+    **dict.fromkeys(("output", "json", "md", "jira", "save", "baseline"), _path),
     "set": _limits,
     "ignore": _ignored,
     "only": _names,

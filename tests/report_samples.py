@@ -3,6 +3,16 @@
 import dataclasses
 import math
 
+from llmdoctor.diagnose.pictures import (
+    Distribution,
+    Heat,
+    Instance,
+    Instances,
+    Pictures,
+    Relation,
+    Step,
+    Wall,
+)
 from llmdoctor.diagnose.values import (
     Bin,
     Case,
@@ -67,6 +77,50 @@ def bins() -> tuple[Bin, ...]:
             )
         )
     return tuple(made)
+
+
+def pictures() -> Pictures:
+    """The charts of the same two hours: two latencies, two relations, a heat map and three replicas."""
+    spread = Distribution(
+        "gateway",
+        "llama-3.3-70b",
+        True,
+        "ttft_ms",
+        45,
+        tuple(40 + 30 * (n % 7) for n in range(46)),
+        (),
+        (),
+    )
+    whole = dataclasses.replace(
+        spread,
+        name="total_ms",
+        first=60,
+        cut=(0,) * 29 + (212,) + (0,) * 16,
+        walls=(Wall(30_000.0, 19_870, "limit"), Wall(30_010.0, 212, "timeout")),
+    )
+    steps = tuple(
+        Step(2**n, 2 ** (n + 1) - 1, 500, 100.0 * n, 900.0 * n, 24_000.0, 80.0 * n, 2600.0 if n > 6 else None)
+        for n in range(5, 13)
+    )
+    load = tuple(dataclasses.replace(one, calm_p50_ms=None, busy_p50_ms=None) for one in steps)
+    heat = Heat("ttft_ms", 1, 18, tuple((5, 40 + n, 20, 0, 0, int(20 <= n < 32)) for n in range(60)))
+    rows = tuple(
+        Instance(
+            f"10.0.0.{n}:8000",
+            6_600,
+            n,
+            400.0 * n,
+            (*((110, 400.0 * n, 2000.0) for _ in range(59)), (0, None, None)),
+        )
+        for n in (1, 2, 7)
+    )
+    return Pictures(
+        ("high_ttft", "gateway"),
+        (spread, whole),
+        (Relation("gateway", "ttft_ms", "input_tokens", 1, steps), Relation("gateway", "ttft_ms", "others", 3, load)),
+        heat,
+        Instances("gateway", "ttft_ms", 1, rows, 4),
+    )
 
 
 def symptom(**changes: object) -> Symptom:
@@ -347,6 +401,7 @@ def ordinary() -> Diagnosis:
         notes=("The client's clock runs 1.4 s ahead of the gateway's.",),
         settings={"profile": "chat", "high_ttft.limit_ms": "2000"},
         considered={"cache_miss": "absent: cached share is high", "overload": "explained away by queueing"},
+        pictures=pictures(),
     )
 
 
@@ -438,8 +493,22 @@ def hostile() -> Diagnosis:
         cases=bad_cases,
         notes=HOSTILE,
         timeline=dataclasses.replace(plain.timeline, vantage=bad()),
+        pictures=_bad_pictures(),
         settings={text: text for text in HOSTILE},
         considered={text: text for text in HOSTILE},
+    )
+
+
+def _bad_pictures() -> Pictures:
+    plain = pictures()
+    assert plain.instances is not None
+    rows = tuple(dataclasses.replace(plain.instances.instances[0], instance=text) for text in HOSTILE)
+    return dataclasses.replace(
+        plain,
+        distributions=tuple(
+            dataclasses.replace(one, vantage=HOSTILE[1], model=HOSTILE[5]) for one in plain.distributions
+        ),
+        instances=dataclasses.replace(plain.instances, vantage=HOSTILE[0], instances=rows),
     )
 
 

@@ -21,7 +21,21 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("diagnose",),
     ("compare",),
     ("report",),
-    ("settings", "skeleton", "cli", "cli_output", "cli_pages", "cli_formats", "cli_probe", "cli_show", "__main__"),
+    (
+        "settings",
+        "skeleton",
+        "cli",
+        "cli_output",
+        "cli_pages",
+        "cli_formats",
+        "cli_live",
+        "cli_probe",
+        "cli_show",
+        "cli_compare",
+        "cli_explain",
+        "manual",
+        "__main__",
+    ),
 )
 OWNERS = {
     "duckdb": {"store"},
@@ -29,7 +43,7 @@ OWNERS = {
     "jinja2": {"report"},
     "httpx": {"probe"},
     "httpcore": {"probe"},
-    "click": {"cli", "cli_pages", "cli_formats", "cli_probe", "cli_show"},
+    "click": {"cli", "cli_pages", "cli_formats", "cli_probe", "cli_show", "cli_compare", "cli_explain", "manual"},
     "rich": {"cli", "cli_pages", "report"},
     "markdown_it": {"pages", "report"},
 }

@@ -6,6 +6,7 @@ from markupsafe import Markup
 
 from llmdoctor.diagnose.values import Arrival
 from llmdoctor.report import figures
+from llmdoctor.report.axes import label, n, paint, svg
 
 PHASES: tuple[tuple[str, str], ...] = (
     ("dns_ms", "DNS"),
@@ -61,24 +62,22 @@ def chart(arrivals: Sequence[Arrival]) -> Markup:
     longest = longest_ms(arrivals)
     if not longest:
         return Markup("")
-    bands = []
-    for place, arrival in enumerate(arrivals):
-        top = 8 + place * 34
-        most = max((count for _, count in arrival.lumps), default=1)
-        marks = "".join(
-            f'<rect class="arrival" x="{at / longest * 100:.2f}%" y="{top + 22 - _height(count, most):.1f}" '
-            f'width="2" height="{_height(count, most):.1f}"/>'
-            for at, count in arrival.lumps
+    bands = [_band(arrival, longest, place * 52.0) for place, arrival in enumerate(arrivals)]
+    told = "; ".join(f"{figures.line(one.hop)}: {caption(one)}" for one in arrivals)
+    return svg("arrived", 52.0 * len(arrivals), "When the chunks of one answer arrived, by hop", told, bands)
+
+
+def _band(arrival: Arrival, longest: float, top: float) -> Markup:
+    most = max((count for _, count in arrival.lumps), default=1)
+    end = (arrival.phases.get("total_ms") or 0.0) / longest * 100
+    words = label(figures.cut(figures.line(arrival.hop), 24), "0", top + 13, "label strong")
+    words += label(caption(arrival), "100%", top + 13, "value", "end")
+    silence = Markup('<rect {} x="0" y="{}" width="{}%" height="22"/>').format(paint("track"), n(top + 20), n(end))
+    marks = [
+        Markup('<rect {} x="{}%" y="{}" width="2" height="{}"/>').format(
+            paint("part"), n(at / longest * 100), n(top + 42 - height), n(height)
         )
-        end = (arrival.phases.get("total_ms") or 0.0) / longest * 100
-        bands.append(f'<rect class="silence" x="0" y="{top}" width="{end:.2f}%" height="22"/>{marks}')
-    height = 12 + 34 * len(arrivals)
-    return Markup(
-        f'<svg class="chart arrivals" width="100%" height="{height}" role="img" aria-label="Arrival of chunks by hop">'
-        + "".join(bands)
-        + "</svg>"
-    )
-
-
-def _height(count: int, most: int) -> float:
-    return 8 + 14 * count / max(most, 1)
+        for at, count in arrival.lumps
+        for height in (8 + 14 * count / max(most, 1),)
+    ]
+    return words + silence + Markup("").join(marks)

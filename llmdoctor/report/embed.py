@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from llmdoctor.errors import InputError
@@ -22,6 +23,9 @@ def block(plain: Mapping[str, Any], most: int) -> str:
     """The text of the data block, at most `most` bytes of UTF-8: where it would be more, long lists and texts are
     cut and a key `cut` says which lost how many items."""
     text = _dump(plain)
+    if most < len(text.encode()) < 2 * most and "pictures" in plain:  # only drawn from, and drawn already
+        plain = {name: value for name, value in plain.items() if name != "pictures"}
+        text = _dump({**plain, "cut": {"pictures": 1}})
     for longest, length in _STEPS:
         if len(text.encode()) <= most:
             break
@@ -57,6 +61,23 @@ def _shortened(value: Any, longest: int, length: int, path: str, lost: dict[str,
             lost[path] = lost.get(path, 0) + len(value) - longest
         return [_shortened(item, longest, length, path, lost) for item in value[:longest]]
     return value
+
+
+def read(path: str) -> dict[str, Any]:
+    """The Diagnosis of a report that stands in a file, HTML or JSON. InputError where it is none."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({type(error).__name__}): give a report of llmdoctor") from error
+    if not text.lstrip().startswith("{"):
+        return read_back(text)
+    try:
+        plain = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"{path}: is no JSON ({error}): give what --json wrote") from error
+    if "llmdoctor.report/" not in str(plain.get("schema")):
+        raise InputError(f"{path}: is no report: give what -o or --json wrote")
+    return dict(plain)
 
 
 def read_back(html: str) -> dict[str, Any]:

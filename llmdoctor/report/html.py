@@ -9,8 +9,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from llmdoctor.diagnose.values import CaseGroup, Diagnosis, as_dict
-from llmdoctor.report import arrivals, charts, embed, figures, prose, view
+from llmdoctor.report import arrivals, compare_view, embed, figures, markdown, prose, relation, replicas, spread, view
+from llmdoctor.report import timeline as over_time
+from llmdoctor.report import where as where_went
 from llmdoctor.report.embed import read_back
+from llmdoctor.report.waterfall import phases, waterfall
 
 __all__ = ["MOST_BYTES", "read_back", "render"]
 
@@ -40,18 +43,23 @@ class Caps:
     text: int = 600
     prose: int = 4000
     numbers: bool = True  # the tables under the charts
+    charts: bool = True  # those of latency and replicas
+    hover: bool = True  # what a mouse is told over the timeline
 
 
 # Tried in this order until the page is small enough.
 CAPS = (
     Caps(),
-    Caps(findings=12, rows=30, causes=4, evidence=8, metrics=16, inputs=20, ids=40, text=300, prose=2000),
+    Caps(hover=False, ids=24),
+    Caps(findings=12, rows=30, causes=4, evidence=8, metrics=16, inputs=20, ids=40, text=300, prose=2000,
+         hover=False),
     Caps(findings=8, rows=20, causes=3, evidence=6, fixes=4, groups=2, metrics=12, timeouts=8, unknown=12, ids=30,
-         inputs=12, text=200, prose=1000, numbers=False),
+         inputs=12, text=200, prose=1000, numbers=False, hover=False),
     Caps(findings=5, rows=12, causes=2, evidence=4, fixes=2, groups=1, parts=8, metrics=8, timeouts=5, unknown=6,
-         ids=15, inputs=6, rejects=1, notes=3, text=100, prose=300, numbers=False),
+         ids=15, inputs=6, rejects=1, notes=3, text=100, prose=300, numbers=False, hover=False),
     Caps(findings=2, rows=5, causes=1, evidence=2, fixes=1, groups=0, parts=4, metrics=3, timeouts=2, unknown=3,
-         ids=5, inputs=2, rejects=1, notes=1, text=50, prose=100, numbers=False),
+         ids=5, inputs=2, rejects=1, notes=1, text=50, prose=100, numbers=False, charts=False,
+         hover=False),
 )  # fmt: skip
 
 
@@ -77,16 +85,41 @@ def _page(diagnosis: Diagnosis, found: Sequence[view.Finding], caps: Caps) -> tu
         caps=caps,
         findings=found,
         stray=view.stray_cases(diagnosis),
-        timeline=charts.squeezed(diagnosis.timeline),
-        chart=charts.timeline_chart(diagnosis.timeline, found),
-        shortened=caps != CAPS[0],
+        timeline=over_time.squeezed(diagnosis.timeline),
+        chart=over_time.timeline_chart(diagnosis.timeline, found, diagnosis.pictures.heat, caps.hover),
+        charts_under=_home(found, diagnosis.pictures.shown_with, caps),
+        replicas_under=_replicas_home(found, caps),
+        ticket=Markup("{}").format(markdown.render(diagnosis)),
+        shortened=caps not in CAPS[:2],
         view=view,
         arrivals=arrivals,
+        where=where_went,
         json_id=embed.ID,
         slot=Markup(_SLOT),
     )
     head, tail = page.split(_SLOT)
     return head, tail + "\n"
+
+
+def _home(found: Sequence[view.Finding], shown_with: tuple[str, str] | None, caps: Caps) -> int | None:
+    """The number of the finding under which the latency charts stand, None where they have a section of their own."""
+    told = found[: caps.findings]
+    return next((one.number for one in told if (one.symptom.id, one.symptom.vantage) == shown_with), None)
+
+
+def _replicas_home(found: Sequence[view.Finding], caps: Caps) -> int | None:
+    """The same for the chart of the replicas: the first finding about one of them, or with one of them as its cause."""
+    told = found[: caps.findings]
+    return next(
+        (
+            one.number
+            for one in told
+            if one.symptom.subject.startswith("instance=")
+            or one.symptom.id == "uneven_instances"
+            or any(cause.id == "bad_instance" for cause in one.causes)
+        ),
+        None,
+    )
 
 
 def _environment(caps: Caps) -> Environment:
@@ -109,16 +142,24 @@ def _environment(caps: Caps) -> Environment:
         "prose": partial(prose.html, longest=caps.prose),
         "share": figures.share,
         "size": figures.size,
+        "whole": lambda text: Markup("{}").format(figures.clean(text)),
     }
     environment.globals |= {
         "clock": figures.clock,
-        "latencies": charts.latencies,
-        "latency_name": charts.latency_name,
+        "latencies": over_time.latencies,
+        "latency_name": over_time.latency_name,
+        "levels": compare_view.LEVELS,
         "limit": figures.limit,
+        "looks": compare_view.LOOKS,
         "measure": figures.measure,
+        "over_time": over_time,
+        "phases": phases,
         "place": _place,
+        "relation": relation,
+        "replicas": replicas,
         "span": figures.span,
-        "waterfall": charts.waterfall,
+        "spread": spread,
+        "waterfall": waterfall,
         "whole_ms": _whole_ms,
     }
     return environment

@@ -48,3 +48,27 @@ def plain(text: str) -> str:
             rows.append(row)
     words = " ".join(rows) or next(iter(text.strip("`\n ").splitlines()), "")
     return figures.line(words.lstrip("-*#> ").replace("**", ""))
+
+
+def rows(text: str) -> list[tuple[str, str]]:
+    """All of it for a terminal: (kind, text) of each paragraph ("p"), list item ("-") and line of a code block ("|"),
+    without marks; code spans keep their backticks."""
+    found: list[tuple[str, str]] = []
+    fenced, open_kind = False, ""
+    for raw in figures.clean(text).splitlines():
+        row = raw.strip()
+        if row.startswith("```"):
+            fenced, open_kind = not fenced, ""
+        elif fenced:
+            found.append(("|", raw.rstrip()))
+        elif not row:
+            open_kind = ""
+        elif row.startswith(("- ", "* ")):
+            open_kind = "-"
+            found.append(("-", row[2:]))
+        elif open_kind:
+            found[-1] = (open_kind, f"{found[-1][1]} {row}")
+        else:
+            open_kind = "p"
+            found.append(("p", row))
+    return [(kind, words if kind == "|" else figures.line(words.replace("**", ""))) for kind, words in found]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from llmdoctor.diagnose.values import Cause, Diagnosis, Evidence
-from llmdoctor.report import arrivals, figures, prose, view
+from llmdoctor.report import arrivals, compare_view, figures, prose, view, where
 from llmdoctor.report.columns import fit
 from llmdoctor.report.screen import Screen, is_plain
 from llmdoctor.report.view import Finding
@@ -32,9 +32,13 @@ def render(
             screen.flow(note, "Note: ", "      ", "warn", 5)
         for told in view.exposed(diagnosis, len(diagnosis.inputs) if verbose else 3):
             screen.flow(told, "Secrets: ", "         ", "warn", 8)
+        for told in view.course(diagnosis):
+            screen.flow(told, "Course: ", "        ", "strong", 7)
         _arrivals(screen, diagnosis)
         if verbose or not diagnosis.arrivals:
             _metrics(screen, diagnosis, verbose)
+        _baseline(screen, diagnosis)
+        _where(screen, diagnosis, verbose)
         _findings(screen, diagnosis, verbose)
         _unknown(screen, diagnosis, verbose)
         if verbose:
@@ -86,6 +90,37 @@ def _metrics(screen: Screen, diagnosis: Diagnosis, verbose: bool) -> None:
     screen.more(len(diagnosis.metrics) - len(chosen), "")
     if any(metric.censored for metric in chosen):
         screen.add('  * some were cut off and count as "at least" what they took', "dim")
+
+
+def _where(screen: Screen, diagnosis: Diagnosis, verbose: bool) -> None:
+    """Where the time of slow requests went: a sentence, or the stretches of each kind of request."""
+    if told := where.sentence(diagnosis):
+        screen.add()
+        screen.flow(told, "", "  ")
+    for one in diagnosis.where if verbose else ():
+        kinds = where.kinds(one)
+        heads = ["", *(f"{kind} ({one.populations[kind].n:,})" for kind in kinds), "of excess"]
+        rows = [[where.name(s), *(where.cell(s, kind) for kind in kinds), where.share(s)] for s in one.stretches]
+        whole = ["whole", *(figures.duration(one.populations[kind].mean_ms) for kind in kinds), ""]
+        screen.add()
+        screen.add(fit(f"Where the time went: {where.title(one)}", 80, screen.ellipsis), "strong")
+        for line in screen.grid([heads, *rows, whole], "<" + ">" * (len(kinds) + 1), ((0, 12),)):
+            screen.add(line)
+
+
+def _baseline(screen: Screen, diagnosis: Diagnosis) -> None:
+    """What `--baseline` asked for: the verdict of the comparison and the figures that moved."""
+    found = diagnosis.baseline
+    if found is None:
+        return
+    screen.add()
+    word = compare_view.LEVELS[found.level]
+    screen.flow(found.text, f"{word} against {screen.say(found.path)}: ", "  ", "strong", len(word))
+    for warning in found.warnings:
+        screen.flow(warning, "  Note: ", "  ", "warn", 7)
+    if found.figures:
+        rows = screen.grid([["", "before", "now", "change", ""], *found.figures], "<>>><", ((0, 12),))
+        screen.heading("", rows)
 
 
 def _findings(screen: Screen, diagnosis: Diagnosis, verbose: bool) -> None:

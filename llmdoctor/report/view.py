@@ -185,6 +185,12 @@ def exposed(diagnosis: Diagnosis, at_most: int) -> list[str]:
     return told
 
 
+def course(diagnosis: Diagnosis) -> list[str]:
+    """What happened in the order of time: the findings as one story, and the moments at which latencies rose."""
+    told = [diagnosis.story.text] if diagnosis.story else []
+    return [figures.line(text) for text in (*told, *(shift.text for shift in diagnosis.shifts))]
+
+
 def tally(diagnosis: Diagnosis) -> list[tuple[str, str, tuple[str, ...]]]:
     """How every rule ended: word, what it means, ids."""
     rules = diagnosis.rules
