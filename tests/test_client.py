@@ -20,7 +20,7 @@ import zstandard
 
 from llmdoctor.probe.client import environment_proxy, send
 from llmdoctor.probe.exchange import FRAMING_ERRORS, Action, Exchange, Limits, Read, Request
-from llmdoctor.probe.lag import loop_lag
+from llmdoctor.probe.lag import Watch, loop_lag
 from tests.wires import (
     CHUNKED,
     H2,
@@ -198,6 +198,30 @@ def test_the_client_knows_how_late_its_stamps_are() -> None:
     assert lag.median_ms is not None
     assert lag.p99_ms is not None
     assert 0 < lag.median_ms <= lag.p99_ms
+
+
+def test_a_machine_that_lags_while_a_request_runs_is_noticed() -> None:
+    numbers = [n * 7919 % 1_000_003 for n in range(1_000_003)]
+    done = threading.Event()
+
+    def hold_the_interpreter() -> None:
+        while not done.is_set():
+            sorted(numbers)  # no other thread runs meanwhile
+
+    hog = threading.Thread(target=hold_the_interpreter)
+    with (
+        Server(says(CHUNKED, *(chunk(b"data: 1\n\n") for _ in range(30)), LAST, gap_s=0.02)) as server,
+        Watch() as watch,
+    ):
+        hog.start()
+        busy = ask(server.url)
+        late = watch.late_ms(busy)
+        done.set()
+        hog.join()
+    assert busy.ending == "complete"
+    assert late is not None
+    assert late > 25
+    assert watch.late_ms(replace(busy, started_ns=0)) is None
 
 
 # Framing

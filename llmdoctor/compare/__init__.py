@@ -1,0 +1,70 @@
+"""Two diagnoses -> Comparison: did it help, and what else changed?
+
+All that is compared stands in the published form of a diagnosis: reports, stores and logs compare alike.
+
+side       the published form of one diagnosis
+changes    each figure, at equal mix too: beyond noise?
+turned     findings that appeared, cleared, got better or worse
+others     what else changed
+judge      the verdict
+"""
+
+from llmdoctor import __version__
+from llmdoctor.compare.changes import changes
+from llmdoctor.compare.findings import turned
+from llmdoctor.compare.others import OUTCOMES, others
+from llmdoctor.compare.sides import Side, side
+from llmdoctor.compare.values import Comparison, Other, as_dict, to_json
+from llmdoctor.compare.verdict import judge
+
+__all__ = ["Comparison", "Side", "as_dict", "compare", "side", "to_json"]
+
+
+def compare(before: Side, after: Side, command: str) -> Comparison:
+    """Compares two sides at the outermost vantage that both have."""
+    vantage = next((one.vantage for one in before.samples if after.sample(one.vantage)), None)
+    first, second = before.sample(vantage), after.sample(vantage)
+    figures = changes(first, second) if first and second else ()
+    changed = others(first, second) if first and second else ()
+    findings = turned(before, after, max(first.clustered, second.clustered) if first and second else 1.0)
+    return Comparison(
+        command=command,
+        version=__version__,
+        verdict=judge(figures, findings, changed, after.plain["command"]),
+        before=before.source(vantage),
+        after=after.source(vantage),
+        figures=figures,
+        findings=findings,
+        changed=changed,
+        warnings=tuple(_warnings(before, after, changed, vantage)),
+    )
+
+
+def _warnings(before: Side, after: Side, changed: tuple[Other, ...], vantage: str | None) -> list[str]:
+    """What a reader must know before the verdict is believed."""
+    said = []
+    if vantage is None:
+        said.append(_apart(before, after))
+    moved = [one for one in changed if one.moved and one.name not in OUTCOMES]
+    versions = {one.name for one in moved} & {"app_version", "prompt_version"}
+    # New instances come with a new version: that is one change.
+    moved = [one for one in moved if not (versions and one.name == "instance")]
+    if len(moved) > 1:
+        titles = [one.title.partition(",")[0] for one in moved]
+        said.append(
+            f"{len(moved)} things changed beside the times ({', '.join(titles[:5])}): the effect cannot be laid to one."
+        )
+    if before.plain["version"] != after.plain["version"]:
+        said.append("The two reports come from different versions of llmdoctor: limits and rules may differ.")
+    for one in (before, after):
+        if lost := {name for name in one.plain.get("cut", {}) if str(name).startswith(("samples", "symptoms"))}:
+            said.append(f"{one.path}: the report was cut to size and lost some of {', '.join(sorted(lost))}.")
+    return said
+
+
+def _apart(before: Side, after: Side) -> str:
+    places = [", ".join(one.vantage for one in side.samples) for side in (before, after)]
+    if not all(places):
+        lacking = " and ".join(side.path for side, place in zip((before, after), places, strict=True) if not place)
+        return f"Only findings can be compared: {lacking} keeps no figures (a probe, or a report of an older version)."
+    return f"Only findings can be compared: seen at {places[0]} before, at {places[1]} after."

@@ -1,0 +1,231 @@
+"""Two samples -> what moved: each figure on both sides, its change, and whether that is beyond noise."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from llmdoctor.compare.mix import Shared, shared
+from llmdoctor.compare.numbers import Difference, Estimate, beyond_noise, difference
+from llmdoctor.compare.values import Change, EqualMix, State
+from llmdoctor.diagnose.sample import Figure, Sample
+from llmdoctor.diagnose.values import six
+
+COVERED = 0.6
+"""Kinds that both sides have must be this share of each, or equal mix says nothing about either."""
+MIX_FROM = math.log(1.05)
+"""What the mix changes by less is not told apart: durations within a kind are known no better."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A figure that is compared. `least_rows` on each side: ten beyond a P95, twenty beyond a P99. What counts as a
+    change at all: a factor, and a difference in its own unit (50 ms are felt by nobody)."""
+
+    name: str
+    unit: str
+    relative: bool
+    least_rows: int
+    least_factor: float
+    least_step: float
+
+
+MEASURES = (
+    *(
+        Measure(f"{name}.{word}", "ms", True, rows, factor, step)
+        for name, step in (("ttft_ms", 50.0), ("total_ms", 50.0), ("tpot_ms", 2.0))
+        for word, rows, factor in (("p50", 6, 1.1), ("p95", 200, 1.25), ("p99", 2000, 1.25))
+        if (name, word) != ("tpot_ms", "p99")
+    ),
+    Measure("timeout_share", "share", False, 6, 1.25, 0.005),
+    Measure("error_share", "share", False, 6, 1.25, 0.005),
+    Measure("retries_per_task", "count", False, 64, 1.25, 0.05),
+    Measure("cost_per_task", "USD", True, 64, 1.1, 0.0),
+)
+SPREADS = (("ttft_ms.p99", "ttft_ms.p50"), ("total_ms.p99", "total_ms.p50"))
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A change before all are judged together: the difference that decides, and what it is without the mix."""
+
+    change: Change
+    measure: Measure
+    raw: Difference | None = None
+    equal: Difference | None = None
+
+    @property
+    def decides(self) -> Difference | None:
+        return self.equal or self.raw
+
+
+def changes(before: Sample, after: Sample) -> tuple[Change, ...]:
+    """Every figure that at least one side has. Those beyond noise are found together: of twenty figures one would look
+    changed by chance."""
+    mixes = {name: shared(before, after, name) for name in ("ttft_ms", "total_ms")}
+    judged = list(_each(before, after, mixes))
+    deciding = [one.p_value for judge in judged for one in (judge.decides, judge.raw) if one]
+    limit = beyond_noise(deciding)
+    found = _shifted([_settled(one, limit) for one in judged])
+    return tuple(_with_spreads(found, before, after))
+
+
+def _each(before: Sample, after: Sample, mixes: dict[str, Shared | None]) -> Iterator[_Judged]:
+    left, right = ({one.name: one for one in sample.figures} for sample in (before, after))
+    for measure in MEASURES:
+        one, other = left.get(measure.name), right.get(measure.name)
+        if one or other:
+            mix = mixes.get(measure.name.partition(".")[0])
+            yield _judge(measure, one, other, mix)
+
+
+def _judge(measure: Measure, one: Figure | None, other: Figure | None, mix: Shared | None) -> _Judged:
+    plain = Change(
+        measure.name,
+        measure.unit,
+        one.value if one else None,
+        other.value if other else None,
+        one.n if one else 0,
+        other.n if other else 0,
+        measure.relative,
+        *(None, None, None, "untold"),
+    )
+    if one is None or other is None or one.value is None or other.value is None:
+        reason = f"not known {'after' if other is None or other.value is None else 'before'}"
+        return _Judged(replace(plain, reason=reason), measure)
+    if min(one.n, other.n) < measure.least_rows:
+        reason = f"{_word(measure)} needs {measure.least_rows:,} attempts a side"
+        return _Judged(replace(plain, state="few", reason=reason), measure)
+    sides = _estimate(one, measure.relative), _estimate(other, measure.relative)
+    raw = difference(*sides)
+    change, low, high = _ends(raw, measure.relative)
+    plain = replace(plain, change=change, low=low, high=high)
+    equal = _equal(measure, sides, raw, mix)
+    if equal is None:
+        return _Judged(plain, measure, raw)
+    found, told = equal
+    return _Judged(replace(plain, equal_mix=told), measure, raw, found if told.decides else None)
+
+
+def _estimate(figure: Figure, relative: bool) -> Estimate:
+    plain = Estimate(figure.value or 0.0, figure.low, figure.high)
+    return plain.logarithm() if relative else plain
+
+
+def _word(measure: Measure) -> str:
+    return measure.name.rpartition(".")[2].upper() if "." in measure.name else "this"
+
+
+def _ends(found: Difference, relative: bool) -> tuple[float | None, float | None, float | None]:
+    """A difference and its interval as they are told: of logarithms as a relative change."""
+    ends = (found.value, found.low, found.high)
+    change, low, high = (None if one is None else six(math.expm1(one) if relative else one) for one in ends)
+    return change, low, high
+
+
+def _equal(
+    measure: Measure, sides: tuple[Estimate, Estimate], raw: Difference, mix: Shared | None
+) -> tuple[Difference, EqualMix] | None:
+    """The change at equal mix, its interval as wide as that of all requests, and wider for what weighting costs."""
+    if mix is None or mix.covered < COVERED:
+        return None
+    before, after = mix.quantile({"p50": 0.5, "p95": 0.95, "p99": 0.99}[measure.name.rpartition(".")[2]])
+    found = difference(_moved(sides[0], before), _moved(sides[1], after), mix.stretch)
+    change, low, high = _ends(found, True)
+    decides = abs(found.value - raw.value) >= MIX_FROM
+    told = EqualMix(six(before) or 0.0, six(after) or 0.0, change or 0.0, low, high, six(mix.covered) or 0.0, decides)
+    return found, told
+
+
+def _moved(side: Estimate, value: float) -> Estimate:
+    """An estimate (of a logarithm) moved to another value (ms), as wide as before."""
+    by = math.log(max(value, 1e-6)) - side.value
+    low, high = (None if end is None else end + by for end in (side.low, side.high))
+    return Estimate(side.value + by, low, high)
+
+
+def _settled(judged: _Judged, limit: float) -> Change:
+    change, found = judged.change, judged.decides
+    if found is None or judged.raw is None:
+        return change
+    state = _state(judged, found, limit)
+    raw = _state(judged, judged.raw, limit)
+    if judged.equal and state in ("same", "slight") and raw in ("better", "worse"):
+        # The mix made the change where at least half of it is gone with the mix; else nothing is beyond noise.
+        state = "mix" if abs(found.value) <= abs(judged.raw.value) / 2 else "same"
+    return replace(change, state=state)
+
+
+def _state(judged: _Judged, found: Difference, limit: float) -> State:
+    """All figures are the better the smaller they are."""
+    if found.p_value > limit:
+        return "same"
+    before = (
+        judged.change.equal_mix.before if judged.equal and judged.change.equal_mix else judged.change.before
+    ) or 0.0
+    factor = math.exp(abs(found.value)) if judged.measure.relative else _factor(before, before + found.value)
+    step = abs(before * math.expm1(found.value)) if judged.measure.relative else abs(found.value)
+    if factor < judged.measure.least_factor or step < judged.measure.least_step:
+        return "slight"
+    return "worse" if found.value > 0 else "better"
+
+
+def _factor(one: float, other: float) -> float:
+    low, high = sorted((max(one, 0.0), max(other, 0.0)))
+    return math.inf if low <= 0 else high / low
+
+
+def _shifted(found: Sequence[Change]) -> list[Change]:
+    """A stream that is held back has a late first token and a quick rest; let go, it is the other way round. The pace
+    is no better or worse for that where the whole is not."""
+    states = {one.name: one.state for one in found}
+    firsts = {states.get("ttft_ms.p50"), states.get("ttft_ms.p95")}
+    totals = {states.get("total_ms.p50"), states.get("total_ms.p95")}
+    turned: dict[State, State] = {"worse": "better", "better": "worse"}
+    return [
+        replace(one, state="shifted")
+        if one.name.startswith("tpot_ms")
+        and one.state in turned
+        and turned[one.state] in firsts
+        and one.state not in totals
+        else one
+        for one in found
+    ]
+
+
+def _with_spreads(found: Sequence[Change], before: Sample, after: Sample) -> Iterator[Change]:
+    """P99 over P50 after each P99: what a reader looks for first; it decides nothing that its two parts do not."""
+    left, right = ({one.name: one for one in sample.figures} for sample in (before, after))
+    for change in found:
+        yield change
+        for high, low in SPREADS:
+            if change.name == high and change.state not in ("few", "untold"):
+                sides = [(side.get(high), side.get(low)) for side in (left, right)]
+                yield _spread(change, sides)
+
+
+def _spread(change: Change, sides: Sequence[tuple[Figure | None, Figure | None]]) -> Change:
+    name = change.name.replace(".p99", ".p99_over_p50")
+    values = [one.value / other.value if one and other and one.value and other.value else None for one, other in sides]
+    plain = replace(
+        change,
+        name=name,
+        unit="ratio",
+        before=six(values[0]),
+        after=six(values[1]),
+        change=None,
+        low=None,
+        high=None,
+        equal_mix=None,
+    )
+    if values[0] is None or values[1] is None:
+        return replace(plain, state="untold")
+    parts = []
+    for high, low in sides:
+        if high and low:
+            part = difference(_estimate(low, True), _estimate(high, True))
+            parts.append(Estimate(part.value, part.low, part.high))
+    found = difference(parts[0], parts[1])
+    ends = _ends(found, True)
+    clear = found.p_value < 0.05 and abs(found.value) >= math.log(1.25)
+    state: State = ("worse" if found.value > 0 else "better") if clear else "same"
+    return replace(plain, change=ends[0], low=ends[1], high=ends[2], state=state)

@@ -1,0 +1,121 @@
+"""What became of the findings: appeared, cleared, better, worse, or near its limit on both sides."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from llmdoctor.compare.numbers import shares_differ
+from llmdoctor.compare.sides import Side
+from llmdoctor.compare.values import Seen, Turn, Turned
+from llmdoctor.diagnose.values import SEVERITIES
+
+SURE = 3.0
+"""Standard errors between two affected shares from which they differ: some thirty symptoms are looked at together."""
+FACTOR = 1.25
+CLUSTERED = 3.0
+"""Attempts come in clusters even where blocks of time do not show it: conversations, retries."""
+
+Plain = Mapping[str, Any]
+
+
+def turned(before: Side, after: Side, clustered: float) -> tuple[Turned, ...]:
+    """Every symptom that is present on a side, with what became of it: the worse ones and those that matter first.
+    `clustered`: so many slow attempts tell no more than one."""
+    keys = dict.fromkeys(
+        (one["id"], one["subject"]) for side in (before, after) for one in side.symptoms if one["state"] == "present"
+    )
+    found = [_turned(before, after, name, subject, clustered) for name, subject in keys]
+    order: tuple[Turn, ...] = ("appeared", "worse", "cleared", "better", "same", "near", "untold")
+    return tuple(sorted(found, key=lambda one: (order.index(one.turn), -_severity(one), one.id, one.subject)))
+
+
+def _severity(one: Turned) -> int:
+    return max(SEVERITIES.index(seen.severity) for seen in (one.before, one.after) if seen)
+
+
+def _turned(before: Side, after: Side, name: str, subject: str, clustered: float) -> Turned:
+    left, right = _row(before, name, subject), _row(after, name, subject)
+    row = next(one for one in (left, right) if one and one["state"] == "present")
+    sides = _seen(left), _seen(right)
+    return Turned(
+        id=name,
+        title=row["title"],
+        subject=subject,
+        unit=row["unit"],
+        turn=_turn(*sides, _alike(left, right), max(clustered, CLUSTERED)),
+        before=sides[0],
+        after=sides[1],
+        cause_before=_best(before, name, subject),
+        cause_after=_best(after, name, subject),
+    )
+
+
+def _row(side: Side, name: str, subject: str) -> Plain | None:
+    """The row of this subject, else that of all: a symptom that nobody shows is judged for all at once."""
+    own = [one for one in side.symptoms if one["id"] == name]
+    return next(
+        (one for wanted in (subject, "all") for one in own if one["subject"] == wanted), own[0] if own else None
+    )
+
+
+def _seen(row: Plain | None) -> Seen | None:
+    if row is None:
+        return None
+    severity = next((level for level in SEVERITIES if level == row["severity"]), SEVERITIES[0])
+    return Seen(row["state"], severity, row["observed"], row["affected"], row["total"])
+
+
+def _best(side: Side, name: str, subject: str) -> str | None:
+    own = [one for one in side.causes if (one["symptom"], one["subject"]) == (name, subject)]
+    more = [one for one in side.causes if name in one["explains"] and one["subject"] in (subject, "all")]
+    return next((str(one["title"]) for one in (*own, *more)), None)
+
+
+def _alike(left: Plain | None, right: Plain | None) -> bool:
+    """Whether both sides tell of the same subject, so that their counts compare."""
+    return bool(left and right and left["subject"] == right["subject"])
+
+
+def _turn(before: Seen | None, after: Seen | None, alike: bool, clustered: float) -> Turn:
+    if not (before and after and {before.state, after.state} <= {"present", "absent"}):
+        return "untold"
+    moved = _moved(before, after, alike, clustered)
+    if before.state == after.state:
+        return "same" if moved == 0 else "worse" if moved > 0 else "better"
+    if before.state == "absent":
+        return "appeared" if moved > 0 else "near"
+    return "cleared" if moved < 0 else "near"
+
+
+def _moved(before: Seen, after: Seen, alike: bool, clustered: float) -> int:
+    """1: more than before, beyond noise; -1: less; 0: neither. By the affected attempts, and where the sides do not
+    tell of the same subject, what was observed must have moved with them."""
+    observed = _by_observed(before, after)
+    if alike and _counted(before) and _counted(after):
+        return _by_counts(before, after, clustered)
+    named = before if before.state == "present" else after
+    if not _counted(named):
+        return observed
+    # One side does not name the subject: it has had none of about as many attempts.
+    none = replace(named, affected=0)
+    counts = _by_counts(named, none, clustered) if named is before else _by_counts(none, named, clustered)
+    return counts if counts == observed else 0
+
+
+def _counted(seen: Seen) -> bool:
+    return bool(seen.total) and seen.affected is not None
+
+
+def _by_counts(before: Seen, after: Seen, clustered: float) -> int:
+    counts = [(seen.affected or 0, seen.total or 1) for seen in (before, after)]
+    low, high = sorted(affected / total for affected, total in counts)
+    apart = shares_differ(counts[0], counts[1], clustered)
+    return (1 if apart > 0 else -1) if high >= FACTOR * low and abs(apart) >= SURE else 0
+
+
+def _by_observed(before: Seen, after: Seen) -> int:
+    """Without an interval; where a side observed nothing, that it crossed its limit must do."""
+    if before.observed is None or after.observed is None:
+        return 1 if after.state == "present" else -1
+    low, high = sorted((abs(before.observed), abs(after.observed)))
+    return 0 if high < FACTOR * low or high == low else 1 if abs(after.observed) == high else -1

@@ -1,0 +1,131 @@
+"""The sentences of a verdict."""
+
+from collections.abc import Iterator, Sequence
+
+from llmdoctor.compare.speeds import QUANTITIES, Speed, plain, ratio
+from llmdoctor.compare.values import Change, Level, Other, Turned
+
+OTHERS = {
+    "timeout_share": ("fewer timeouts", "more timeouts"),
+    "error_share": ("fewer errors", "more errors"),
+    "retries_per_task": ("fewer retries per task", "more retries per task"),
+    "cost_per_task": ("lower cost per delivered task", "higher cost per delivered task"),
+}
+# How P50 and the tail moved, in the words of those who tune such services.
+SENTENCES = {
+    ("same", "better"): "the tail is shorter, the typical one as before",
+    ("better", "better"): "faster for everybody, not only in the tail",
+    ("better", "same"): "the typical one is faster, the tail as before",
+    ("worse", "better"): "the tail is shorter and the rest pays for it, as when some are put first",
+    ("same", "worse"): "the tail is longer, the typical one as before",
+    ("worse", "worse"): "slower for everybody: more load or less room",
+    ("worse", "same"): "the typical one is slower, the tail as before",
+    ("better", "worse"): "the typical one is faster and the tail longer",
+    ("better", "few"): "the typical one is faster; too few for the tail",
+    ("worse", "few"): "the typical one is slower; too few for the tail",
+    ("few", "better"): "the tail is shorter",
+    ("few", "worse"): "the tail is longer",
+}
+SUBJECTS = {"ttft_ms": "first tokens", "total_ms": "whole answers", "tpot_ms": "each token"}
+POINTS = 0.05
+"""A share that moved by so much within noise moved in episodes, too few to tell."""
+KINDS = ("model", "stream_share", "input_tokens", "output_tokens")
+
+
+def of_moved(level: Level, lead: Speed | None, figures: Sequence[Change]) -> str:
+    """What got better or worse, the speed first."""
+    parts = []
+    if lead:
+        sentence = SENTENCES[lead.states]
+        if level == "fixed" and lead.states == ("same", "better"):
+            sentence = "the tail is fixed, the typical one as before"
+        shown = [one for one in (lead.tail, lead.typical) if one and plain(one) != "few"]
+        parts.append(f"{SUBJECTS[lead.name]}: {sentence} ({', '.join(f'{title(one)} {pair(one)}' for one in shown)})")
+    for state, place in (("better", 0), ("worse", 1)):
+        told = [one for one in figures if one.name in OTHERS and one.state == state]
+        parts += [f"{OTHERS[one.name][place]} ({pair(one)})" for one in told]
+    otherwise = "the figures moved within noise, the findings did not" if figures else "the findings changed"
+    text = "; ".join(parts) or otherwise
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def of_unmoved(level: Level, figures: Sequence[Change]) -> str:
+    """Nothing is beyond noise: how large a change could be that was not seen."""
+    if not figures:
+        return "No finding changed, and there are no figures to compare."
+    told = [one for one in figures if one.state in ("same", "slight") and one.unit == "ms"]
+    tails = [one for one in told if one.name.endswith((".p99", ".p95"))]
+    shares = [one for one in figures if one.state == "same" and one.unit == "share" and abs(one.change or 0) >= POINTS]
+    shown = next(iter((*shares, *tails, *told)), None)
+    first = (
+        "Too few, or too uneven, to say whether anything changed"
+        if level == "undetermined"
+        else "No change beyond noise"
+    )
+    if shown is None:
+        return f"{first}."
+    if shown.unit == "share":
+        return f"{first}: {OTHERS[shown.name][0].partition(' ')[2]} {pair(shown)}, unevenly over the log."
+    ends = [f"{100 * end:+.0f} %" if end is not None else "any" for end in (shown.low, shown.high)]
+    return f"{first}: {title(shown)} changed by {ends[0]} to {ends[1]}."
+
+
+def of_mix(figures: Sequence[Change], changed: Sequence[Other]) -> str:
+    """Other requests, not another service."""
+    shown = max((one for one in figures if one.state == "mix"), key=ratio)
+    what = [f"{one.title} {one.before} before, {one.after} after" for one in changed if one.name in KINDS and one.moved]
+    equal = shown.equal_mix
+    at_equal = f"{said(equal.before, 'ms')} to {said(equal.after, 'ms')} at equal mix" if equal else "not at equal mix"
+    told = f"; {'; '.join(what)}" if what else ""
+    return (
+        f"Only the mix of requests changed, not how fast they are answered ({title(shown)} {pair(shown)}, but "
+        f"{at_equal}{told}). If fewer or shorter requests were the fix, it worked."
+    )
+
+
+def of_findings(level: Level, findings: Sequence[Turned]) -> Iterator[str]:
+    """Which are gone, new, and still there."""
+    gone = [one.id for one in findings if one.turn == "cleared"]
+    new = [one.id for one in findings if one.turn == "appeared"]
+    left = [one for one in findings if one.after and one.after.state == "present" and one.turn != "appeared"]
+    if gone:
+        yield f"Gone: {listed(gone)}."
+    if new:
+        yield f"New: {listed(new)}."
+    if left and level in ("partly_fixed", "traded", "better", "fixed"):
+        yield f"Still there: {listed([_counted(one) for one in left])}."
+
+
+def title(change: Change) -> str:
+    """ "ttft_ms.p95" -> "P95 TTFT"."""
+    name, _, word = change.name.partition(".")
+    return f"{word.upper()} {QUANTITIES[name]}"
+
+
+def pair(change: Change) -> str:
+    """Both values."""
+    return f"{said(change.before, change.unit)} to {said(change.after, change.unit)}"
+
+
+def said(value: float | None, unit: str) -> str:
+    """A figure in a sentence."""
+    if value is None:
+        return "not known"
+    if unit == "ms":
+        return f"{value / 1000:.3g} s" if value >= 999.5 else f"{value:.3g} ms"
+    if unit == "share":
+        return f"{100 * value:.3g} %"
+    return f"{value:.3g}{' USD' if unit == 'USD' else ''}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """At most four, each once."""
+    own = list(dict.fromkeys(names))
+    return ", ".join(own[:4]) + (f" and {len(own) - 4} more" if len(own) > 4 else "")
+
+
+def _counted(one: Turned) -> str:
+    seen = one.after
+    if seen is None or seen.affected is None or not seen.total:
+        return one.id
+    return f"{one.id} ({seen.affected:,} of {seen.total:,})"

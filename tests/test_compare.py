@@ -1,0 +1,186 @@
+"""Did it help? Verdicts over pairs of logs whose truth is known, and what the numbers behind them must keep."""
+
+import json
+import random
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from llmdoctor.compare import Comparison, as_dict, compare, side, to_json
+from llmdoctor.compare.values import Change
+from llmdoctor.diagnose.values import six
+from llmdoctor.errors import InputError
+from tests.before_after import Service, rows, sides, told
+
+CALM = Service()
+TAIL = Service(wait_share=0.08)
+
+
+@cache
+def compared(before: Service, after: Service, seed: int = 1) -> Comparison:
+    return compare(*sides(before, after, seed), "llmdoctor compare before after")
+
+
+def figure(comparison: Comparison, name: str) -> Change:
+    return next(one for one in comparison.figures if one.name == name)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "level", "says"),
+    [
+        (TAIL, CALM, "fixed", "the tail is fixed, the typical one as before"),
+        (replace(CALM, slower=2.5), CALM, "better", "faster for everybody"),
+        (CALM, TAIL, "regression", "the tail is longer"),
+        (CALM, replace(CALM, slower=1.6), "regression", "slower for everybody"),
+        (TAIL, replace(TAIL, wait_share=0.06, wait_ms=2500), "partly_fixed", "Still there"),
+        (CALM, CALM, "no_change", "No change beyond noise"),
+        (TAIL, TAIL, "no_change", "No change beyond noise"),
+        (CALM, replace(CALM, long_share=0.6), "mix", "Only the mix of requests changed"),
+        (replace(CALM, long_share=0.6), CALM, "mix", "Only the mix of requests changed"),
+        (replace(CALM, error_share=0.12), CALM, "fixed", "Fewer errors"),
+        (replace(CALM, error_share=0.12), replace(CALM, slower=1.6), "traded", "fewer errors"),
+        (replace(TAIL, wait_share=0.12), replace(CALM, slower=1.3), "traded", "the rest pays for it"),
+        (replace(CALM, n=12), replace(CALM, n=12), "undetermined", "Too few"),
+        (replace(CALM, n=12), replace(CALM, n=12, slower=20), "regression", "too few for the tail"),
+    ],
+)
+def test_the_verdict_is_the_truth(before: Service, after: Service, level: str, says: str) -> None:
+    verdict = compared(before, after).verdict
+    assert verdict.level == level, verdict.text
+    assert says in verdict.text
+
+
+def test_two_calm_logs_hardly_ever_differ() -> None:
+    few = replace(CALM, n=400)
+    levels = [compared(few, few, seed).verdict.level for seed in range(12)]
+    assert sum(level not in ("no_change", "undetermined") for level in levels) <= 1
+
+
+def test_what_is_better_one_way_is_worse_the_other_way() -> None:
+    before, after = sides(TAIL, CALM)
+    there, back = compare(before, after, "x"), compare(after, before, "x")
+    turned = {"better": "worse", "worse": "better"}
+    assert [turned.get(one.state, one.state) for one in there.figures] == [one.state for one in back.figures]
+    assert figure(there, "total_ms.p50").before == figure(back, "total_ms.p50").after
+
+
+def test_the_interval_of_the_change_holds_what_was_changed() -> None:
+    held, few = 0, replace(CALM, n=400)
+    for seed in range(10):
+        change = figure(compared(few, replace(few, slower=1.5), seed), "tpot_ms.p50")
+        held += (change.low or 0) <= 0.5 <= (change.high or 0)
+        assert change.state == "worse"
+    assert held >= 8
+
+
+def test_a_figure_is_what_a_real_request_took() -> None:
+    made = rows(1, CALM)
+    took = sorted(row["total_ms"] for row in made if row["outcome"] == "completed")
+    change = figure(compared(CALM, TAIL), "total_ms.p50")
+    assert change.before == six(took[(len(took) + 1) // 2 - 1])
+
+
+def test_the_order_of_lines_changes_nothing() -> None:
+    before, after = sides(CALM, TAIL)
+    shuffled = list(rows(1001, TAIL))
+    random.Random(3).shuffle(shuffled)
+    assert to_json(compare(before, told(shuffled, "after"), "x")) == to_json(compare(before, after, "x"))
+
+
+def test_p99_is_compared_from_two_thousand_attempts_on() -> None:
+    few, many = compared(TAIL, CALM), compared(replace(TAIL, n=2500), replace(CALM, n=2500))
+    change = figure(few, "total_ms.p99")
+    assert (change.state, change.change) == ("few", None)
+    assert change.reason == "P99 needs 2,000 attempts a side"
+    assert figure(many, "ttft_ms.p99").state == "better"
+    assert figure(many, "ttft_ms.p99_over_p50").state == "better"
+    assert "P99 TTFT" in many.verdict.text
+
+
+def test_equal_mix_takes_out_what_only_longer_prompts_bring() -> None:
+    change = figure(compared(CALM, replace(CALM, long_share=0.6)), "ttft_ms.p50")
+    assert change.change is not None
+    assert change.change > 0.5
+    assert change.equal_mix is not None
+    assert abs(change.equal_mix.change) < 0.1
+    assert change.state == "mix"
+
+
+def test_a_slower_service_is_seen_through_shorter_prompts() -> None:
+    before, after = replace(CALM, long_share=0.7), replace(CALM, long_share=0.1, slower=1.8)
+    assert figure(compared(before, after), "ttft_ms.p95").state == "worse"
+
+
+def test_answers_that_no_longer_run_on_are_a_fix_and_no_other_mix() -> None:
+    running = rows(1, CALM)
+    for number, row in enumerate(running):
+        row |= {"max_tokens": None, "finish_reason": "stop"}
+        if number % 16 == 0 and row["outcome"] == "completed":
+            row |= {"output_tokens": 8000, "total_ms": 20 * 8000.0, "finish_reason": "length"}
+    found = compare(told(running, "before"), told(rows(1001, CALM), "after"), "x")
+    assert "oversized_requests" in {one.id for one in found.findings if one.turn == "cleared"}
+    assert found.verdict.level == "fixed"
+
+
+def test_a_buffer_that_is_gone_makes_no_token_slower() -> None:
+    held = rows(1, CALM)
+    for row in held:
+        if row["ttft_ms"]:
+            row["ttft_ms"] = row["total_ms"] - 5
+    found = compare(told(held, "before"), told(rows(1001, CALM), "after"), "x")
+    assert figure(found, "tpot_ms.p50").state == "shifted"
+    assert found.verdict.level == "fixed"
+
+
+def test_one_change_is_no_warning_and_two_are() -> None:
+    one = compared(CALM, replace(CALM, app_version="2"))
+    assert [other.name for other in one.changed if other.moved] == ["app_version"]
+    assert one.warnings == ()
+    two = compared(CALM, replace(CALM, app_version="2", model="birch-8b"))
+    assert "2 things changed beside the times (models, application versions)" in two.warnings[0]
+
+
+def test_other_vantages_are_not_compared() -> None:
+    found = compared(CALM, replace(TAIL, vantage="proxy"))
+    assert found.figures == ()
+    assert "seen at client before, at proxy after" in found.warnings[0]
+
+
+def test_a_finding_that_only_crossed_its_limit_is_no_news() -> None:
+    found = compared(replace(CALM, error_share=0.008), replace(CALM, error_share=0.013))
+    assert {one.turn for one in found.findings if one.id == "errors"} <= {"near"}
+    assert found.verdict.level == "no_change"
+
+
+def test_the_published_form_is_plain_json_with_fixed_keys() -> None:
+    found = compared(TAIL, CALM)
+    plain = json.loads(to_json(found))
+    assert plain == json.loads(json.dumps(as_dict(found)))
+    assert list(plain) == [
+        *("schema", "command", "version", "verdict", "before", "after", "figures", "findings", "changed", "warnings")
+    ]  # fmt: skip
+    assert plain["schema"] == "llmdoctor.comparison/1"
+
+
+@pytest.mark.parametrize("lost", ["verdict", "symptoms", "window", "inputs", "version"])
+def test_a_damaged_report_is_named(lost: str) -> None:
+    plain = dict(told(rows(1, replace(CALM, n=20))).plain)
+    del plain[lost]
+    with pytest.raises(InputError, match=r"r\.json: the report is damaged"):
+        side("r.json", "report", plain)
+
+
+def test_a_report_without_samples_can_be_compared_by_findings() -> None:
+    before, after = sides(TAIL, CALM)
+    plain = {key: value for key, value in before.plain.items() if key != "samples"}
+    found = compare(side("old.json", "report", plain), after, "x")
+    assert found.figures == ()
+    assert "old.json keeps no figures" in found.warnings[0]
+    assert found.verdict.level == "fixed"
+    assert found.verdict.text.startswith("The findings changed. Gone: ")
+    same = compare(side("old.json", "report", plain), before, "x").verdict
+    assert (same.level, same.text) == (
+        "undetermined",
+        "No finding changed, and there are no figures to compare.",
+    )
