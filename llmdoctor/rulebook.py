@@ -160,13 +160,14 @@ def load(
     fields = {name: text for folder in folders for name, text in _toml(folder / "fields.toml").items()}
     own = {path.stem for folder in directories for path in (folder / "causes").glob("*.md")}
     replaced = {rule.id for rule in causes if rule.page.id in own}
-    book = Rulebook(symptoms, causes, fields, profile, _calibration(folders[0] / "calibration.toml", replaced))
+    book = Rulebook(symptoms, causes, fields, profile, read_calibration(folders[0] / "calibration.toml", replaced))
     _check_references(book)
     return _with_settings(book, settings or {})
 
 
-def _calibration(path: Path, replaced: Collection[str]) -> dict[str, Any]:
-    """What scores are worth, by field profile. A page that took the place of a shipped one has no table of its own."""
+def read_calibration(path: Path, replaced: Collection[str]) -> dict[str, Any]:
+    """What scores are worth, by field profile; nothing where it was not measured. A page that took the place of a
+    shipped one has no table of its own."""
     return {
         name: {**table, "causes": {one: knots for one, knots in table["causes"].items() if one not in replaced}}
         for name, table in _toml(path).items()

@@ -1,7 +1,5 @@
 """What a score is worth: read from the tables, by field profile, and never where nothing was measured."""
 
-import tomllib
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,8 +11,6 @@ from tests.filled import filled
 
 KNOTS = [[0.3, 0.1], [0.5, 0.5], [0.5, 0.6], [0.9, 0.8]]
 TABLES = {"full": {"pooled": KNOTS, "causes": {"queueing": [[0.3, 0.9]]}}}
-SHIPPED = Path(rulebook.shipped_rules()) / "calibration.toml"
-MEASURED = pytest.mark.skipif(not SHIPPED.exists(), reason="make accuracy has not written the tables")
 
 
 def finding(vantage: str) -> Symptom:
@@ -53,24 +49,13 @@ def test_no_confidence_becomes_certainty_by_rounding() -> None:
     assert [rounded(value) for value in (0.123456, 0.996, 0.99999, 1.0)] == [0.123, 0.99, 0.99, 1.0]
 
 
-@MEASURED
 def test_a_page_that_replaces_a_shipped_one_does_not_inherit_its_table(tmp_path: Path) -> None:
-    (tmp_path / "causes").mkdir()
-    page = Path(rulebook.shipped_rules()) / "causes" / "queueing.md"
-    (tmp_path / "causes" / "queueing.md").write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
-    shipped, own = rulebook.load().calibration, rulebook.load([tmp_path]).calibration
-    assert "queueing" in shipped["full"]["causes"]
-    assert "queueing" not in own["full"]["causes"]
-    assert own["full"]["pooled"] == shipped["full"]["pooled"]
+    tables = tmp_path / "calibration.toml"
+    tables.write_text("[full]\npooled = [[0.3, 0.1]]\n[full.causes]\nqueueing = [[0.3, 0.9]]\nnetwork = [[0.3, 0.8]]\n")
+    assert rulebook.read_calibration(tables, {"queueing"}) == {
+        "full": {"pooled": [[0.3, 0.1]], "causes": {"network": [[0.3, 0.8]]}}
+    }
 
 
-@MEASURED
-def test_the_shipped_tables_ascend_and_name_causes_that_exist() -> None:
-    told = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
-    ids = {rule.id for rule in rulebook.load().causes}
-    assert set(told) == {"full", "client"}
-    for table in told.values():
-        assert set(table["causes"]) <= ids
-        for knots in (table["pooled"], *table["causes"].values()):
-            assert all(low[0] <= high[0] and low[1] <= high[1] for low, high in pairwise(knots))
-            assert all(0 < share < 1 for _, share in knots)
+def test_where_nothing_was_measured_there_is_no_table(tmp_path: Path) -> None:
+    assert rulebook.read_calibration(tmp_path / "calibration.toml", ()) == {}
