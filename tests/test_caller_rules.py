@@ -111,8 +111,9 @@ def test_jobs_that_time_out_and_come_again_are_paid_each_time_though_the_caller_
 def test_where_the_server_stops_the_resubmission_wastes_little() -> None:
     client, gateway = given_up(finishes=False)
     found = diagnosed([*client, *gateway])
-    assert not {"wasted_spend", "duplicate_work"} & set(seen(found))
-    assert causes(found).get("timeout_resubmission", 0) < 0.5
+    assert seen(found)["wasted_spend"][0] == pytest.approx(20 * 40 / (20 * 40 + 120 * 200), rel=1e-5)
+    assert "duplicate_work" not in seen(found)
+    assert causes(found).get("timeout_resubmission", 0) <= 0.6  # 0.8 where the server finishes
     assert "cancel_not_propagated" not in causes(found)
 
 
