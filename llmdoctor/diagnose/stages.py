@@ -79,6 +79,7 @@ def _where(store: Store, vantage: str, kind: Row) -> Where | None:
     store.run(POPULATIONS)
     counted = store.run(
         "select population, count(*), sum(whole_ms) / count(*) from peopled where population is not null group by 1"
+        " order by array_position(['normal', 'slow', 'failed'], population)"
     )
     sizes = {name: Population(int(n), six(mean) or 0.0) for name, n, mean in counted if n >= LEAST}
     if "normal" not in sizes or len(sizes) == 1:
