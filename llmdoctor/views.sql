@@ -371,11 +371,11 @@ with whole as (
     where  vantage = 'probe' and hop is not null and stream and outcome = 'completed'
     group  by hop
 ), counted as (
-    select hop, count(*) as cut, count_if(flowing) as flowing, count_if(not flowing and pieces >= 2) as stopped,
-           percentile_disc(0.5) within group (order by silence_ms)            as silence_ms,
-           percentile_disc(0.5) within group (order by total_ms)              as total_ms,
-           percentile_disc(0.5) within group (order by total_ms - silence_ms) as last_ms
-    from   cuts
+    select hop, count(*) as cut, count_if(flows) as flowing, count_if(not flows and pieces >= 2) as stopped,
+           percentile_disc(0.5) within group (order by silent_ms)           as silence_ms,
+           percentile_disc(0.5) within group (order by took_ms)             as total_ms,
+           percentile_disc(0.5) within group (order by took_ms - silent_ms) as last_ms
+    from   (select hop, flowing as flows, pieces, silence_ms as silent_ms, total_ms as took_ms from cuts) each_cut
     where  hop is not null
     group  by hop
 )
@@ -488,8 +488,8 @@ with numbered as (
            percentile_disc(0.5) within group (order by tail_ms)   as tail_ms,
            percentile_disc(0.5) within group (order by total_ms)  as total_ms,
            percentile_disc(0.5) within group (order by byte_rate) as byte_rate,
-           percentile_disc(0.5) within group (order by chunks)    as chunks,
-           percentile_disc(0.5) within group (order by chunks / nullif(lumps, 0)) as lump_chunks
+           percentile_disc(0.5) within group (order by chunks / nullif(lumps, 0)) as lump_chunks,
+           percentile_disc(0.5) within group (order by chunks)    as chunks
     from   asked
     group  by hop, place, variant
 ), inside as (

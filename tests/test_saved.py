@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import random
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from llmdoctor.diagnose.values import to_json
 from llmdoctor.errors import InputError, UsageError
 from llmdoctor.ingest import ReadOptions, locate, read
 from llmdoctor.ingest.formats import load_formats
+from llmdoctor.report.privacy import hidden
 from llmdoctor.rulebook import load
 from llmdoctor.store import Store
 from tests.planted import SECRETS
@@ -38,11 +40,11 @@ def tables(paths: Sequence[str], save: str | None = None, **options: Any) -> tup
 
 
 def conclusions(paths: Sequence[str], save: str | None = None) -> str:
-    """The whole diagnosis as JSON."""
+    """The whole diagnosis as JSON, as it is shown. A store keeps what looks like a secret as a hash beside its kind."""
     with Store() as store:
         store.create()
         read(store, paths, ReadOptions(save=Path(save) if save else None))
-        return to_json(diagnose(store, BOOK))
+        return re.sub(r"\[hex\] h-[0-9a-f]+", "[hex]", to_json(hidden(diagnose(store, BOOK))))
 
 
 def record(number: int, **more: Any) -> str:
