@@ -29,11 +29,12 @@ class Candidate:
 def ranked(records: Sequence[Mapping[str, Any]], pages: Sequence[Format], forced: Format | None) -> list[Candidate]:
     """Pages by how many records they fit; among those that fit about as many, the one that asks for more keys. Generic
     pages come last: the first of them is also tried where nothing fits."""
-    forms = Counter(frozenset(_paths(record)) for record in records)
+    forms = Counter(map(_form, records))
     hits: Counter[Format] = Counter()
     keys: dict[Format, tuple[str, ...]] = {}
+    known = tuple(pages)
     for form, count in forms.items():
-        for page, matching in _fitting(tuple(pages), form):
+        for page, matching in _fitting(known, form):
             hits[page] += count
             keys[page] = max(keys.get(page, ()), matching, key=len)
     for page in pages:
@@ -51,6 +52,11 @@ def _fitting(pages: tuple[Format, ...], form: frozenset[str]) -> tuple[tuple[For
     """The pages that know records with these keys, and by which of them."""
     found = ((page, _matching(form, page.needs, page.any_of)) for page in pages if page.shape != "text")
     return tuple((page, keys) for page, keys in found if keys is not None)
+
+
+def _form(record: Mapping[str, Any]) -> frozenset[str]:
+    """All keys of a record; most records are flat, and thousands of small files are asked for theirs."""
+    return frozenset(_paths(record) if dict in map(type, record.values()) else record)
 
 
 def _paths(record: Mapping[str, Any], before: str = "", deep: int = 3) -> Iterator[str]:

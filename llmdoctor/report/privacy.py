@@ -76,16 +76,16 @@ def _replaced(diagnosis: Diagnosis, names: Set[str], by: Callable[[str], str]) -
 def _names(value: Any, columns: Set[str]) -> Iterator[str]:
     """Every value that stands in one of these columns, anywhere in the diagnosis."""
     if isinstance(value, str):
-        subject = _SUBJECT.fullmatch(value)
+        subject = _SUBJECT.fullmatch(value) if "=" in value else None
         if subject and subject[1] in columns and subject[2]:
             yield subject[2]
     elif isinstance(value, (tuple, list)):
         for inner in value:
             yield from _names(inner, columns)
     else:
-        known = value if isinstance(value, Mapping) else {}
-        if dataclasses.is_dataclass(value):
-            known = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        known = (
+            value if isinstance(value, Mapping) else {name: getattr(value, name) for name in _fields(value.__class__)}
+        )
         for key, inner in known.items():
             if key in columns and isinstance(inner, str) and inner:
                 yield inner
@@ -101,7 +101,12 @@ def _walk(value: Any, change: Callable[[str], str]) -> Any:
         result = {_walk(key, change): _walk(inner, change) for key, inner in value.items()}
     elif isinstance(value, (tuple, list)):
         result = type(value)(_walk(inner, change) for inner in value)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        changed = {field.name: _walk(getattr(value, field.name), change) for field in dataclasses.fields(value)}
-        result = dataclasses.replace(value, **changed)
+    elif names := _fields(value.__class__):
+        result = type(value)(**{name: _walk(getattr(value, name), change) for name in names})
     return result
+
+
+@cache
+def _fields(kind: type) -> tuple[str, ...]:
+    """Names of the fields of a dataclass, none for other types: a log of ten thousand files has as many to walk."""
+    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
