@@ -2,16 +2,16 @@
 
 import math
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from llmdoctor.compare.values import Change, Comparison, as_dict
 from llmdoctor.report import compare_view as view
-from llmdoctor.report import embed, figures
+from llmdoctor.report import embed, figures, templates
 
 ID = "llmdoctor-comparison"
 MOST_BYTES = 150_000
 MOST_FINDINGS = 40
+MOST_CHARS = 600
 WIDE, HALF = 180, 84
 FURTHEST = math.log(4)
 """The chart ends at four times as long, and at a quarter."""
@@ -19,14 +19,7 @@ FURTHEST = math.log(4)
 
 def render(comparison: Comparison) -> str:
     """The whole page. Long lists end in "and N more"."""
-    environment = Environment(
-        loader=PackageLoader("llmdoctor.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_shown,
-    )
+    environment = templates.environment(MOST_CHARS)
     environment.globals |= {"interval": interval, "plural": figures.plural}
     page = environment.get_template("compare.html.j2").render(
         c=comparison,
@@ -39,14 +32,6 @@ def render(comparison: Comparison) -> str:
         data=Markup(embed.block(as_dict(comparison), MOST_BYTES)),
     )
     return page + "\n"
-
-
-def _shown(value: object) -> object:
-    if isinstance(value, Markup):
-        return value
-    if value is None:
-        return figures.NONE
-    return figures.cut(figures.clean(value), 600) if isinstance(value, str) else value
 
 
 def interval(change: Change) -> Markup:

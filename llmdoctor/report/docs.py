@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 from llmdoctor import __version__
-from llmdoctor.report import figures
+from llmdoctor.report import figures, templates
 from llmdoctor.rulebook import Rulebook
 
 # A word that can only be an id: a single word such as "errors" is linked where it stands as code.
@@ -36,13 +35,7 @@ def site(book: Rulebook, sources: Mapping[str, Path], formats: Mapping[str, tupl
     homes = {rule.id: rule.page.id for rule in book.symptoms} | {rule.id: rule.page.id for rule in book.causes}
     homes |= {name: name for name in (*sources, *formats)}
     pages = [*_symptoms(book, sources, homes), *_causes(book, sources, homes), *_formats(formats, homes)]
-    environment = Environment(
-        loader=PackageLoader("llmdoctor.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates.environment()
     environment.globals["link"] = lambda name: _link(name, name, homes)
     template = environment.get_template("docs.html.j2")
     made = {

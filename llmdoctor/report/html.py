@@ -3,13 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from llmdoctor.diagnose.values import CaseGroup, Diagnosis, as_dict
-from llmdoctor.report import arrivals, compare_view, embed, figures, markdown, prose, relation, replicas, spread, view
+from llmdoctor.report import (
+    arrivals,
+    compare_view,
+    embed,
+    figures,
+    markdown,
+    prose,
+    relation,
+    replicas,
+    spread,
+    templates,
+    view,
+)
 from llmdoctor.report import timeline as over_time
 from llmdoctor.report import where as where_went
 from llmdoctor.report.embed import read_back
@@ -123,14 +134,7 @@ def _replicas_home(found: Sequence[view.Finding], caps: Caps) -> int | None:
 
 
 def _environment(caps: Caps) -> Environment:
-    environment = Environment(
-        loader=PackageLoader("llmdoctor.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=partial(_shown, longest=caps.text),
-    )
+    environment = templates.environment(caps.text)
     environment.filters |= {
         "count": figures.count,
         "duration": figures.duration,
@@ -163,15 +167,6 @@ def _environment(caps: Caps) -> Environment:
         "whole_ms": _whole_ms,
     }
     return environment
-
-
-def _shown(value: Any, longest: int) -> Any:
-    """What an expression of the template puts out: text from data is cleaned and cut, escaping follows."""
-    if isinstance(value, Markup):
-        return value
-    if value is None:
-        return figures.NONE
-    return figures.cut(figures.clean(value), longest) if isinstance(value, str) else value
 
 
 def _listed(names: Sequence[str], at_most: int) -> Markup:
