@@ -13,12 +13,23 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from llmdoctor import __version__, cli_compare, cli_explain, cli_formats, cli_pages, cli_probe, cli_show, settings
+from llmdoctor import (
+    __version__,
+    cli_compare,
+    cli_explain,
+    cli_formats,
+    cli_output,
+    cli_pages,
+    cli_probe,
+    cli_show,
+    settings,
+)
 from llmdoctor.errors import InterruptError, LlmdoctorError, UsageError
 from llmdoctor.redact import mask, unquoted
 from llmdoctor.report import figures, files
@@ -102,7 +113,7 @@ def check(chosen: settings.Settings) -> None:
     """Whatever can be seen to be wrong before the work begins."""
     if chosen.memory and not re.fullmatch(r"\d+(\.\d+)?\s*[KMGT]i?B", chosen.memory, re.IGNORECASE):
         raise UsageError(f"--memory {chosen.memory}: write a number and a unit, as in 2GB")
-    outputs = [path for path in (*_outputs(chosen), chosen.save) if path]
+    outputs = [path for path in (*_outputs(chosen).values(), chosen.save) if path]
     if chosen.save == "-":
         raise UsageError("--save -: a store is a file: name one")
     if chosen.quiet and chosen.verbose:
@@ -144,7 +155,7 @@ def diagnosed(paths: Sequence[str], chosen: settings.Settings, progress: files.P
         shown = {**chosen.shown(), **resolved(store)}
         options = Options(_command(paths, chosen), tuple(notes), shown, chosen.ignore, chosen.only, chosen.verbose)
         found = diagnose(store, rulebook, options)
-    files.spare([file.path for file in found.inputs if file.rows], _outputs(chosen))
+    files.spare([file.path for file in found.inputs if file.rows], list(_outputs(chosen).values()))
     return hidden(found, chosen.hash_ids)
 
 
@@ -170,36 +181,13 @@ def put_out(diagnosis: "Diagnosis", chosen: settings.Settings, progress: files.P
     """Files first, the summary last, so that it can name them."""
     from llmdoctor.report import text
 
-    progress = progress or files.Progress(False)
-    written = [path for path in _outputs(chosen) if path and path != "-"]
-    outputs = [(path, kind) for path, kind in zip(_outputs(chosen), _KINDS, strict=True) if path]
-    for path, kind in sorted(outputs, key=lambda one: one[0] == "-"):
-        progress.doing(f"writing {path}")
-        if path == "-":
-            progress.rest()
-            files.say(_rendered(diagnosis, kind), sys.stdout)
-        else:
-            files.write(path, _rendered(diagnosis, kind))
-            progress.wrote(path)
-    progress.rest()
-    stream = sys.stderr if "-" in _outputs(chosen) else sys.stdout
-    summary = text.render(
-        diagnosis,
-        colour=files.coloured(stream),
-        encoding=stream.encoding or "ascii",
-        quiet=chosen.quiet,
-        verbose=chosen.verbose,
-        paths=() if chosen.quiet else written,
-    )
-    files.say(summary, stream)
+    rendered = partial(_rendered, diagnosis)
+    cli_output.put_out(_outputs(chosen), rendered, partial(text.render, diagnosis), chosen, progress)
 
 
-_KINDS = ("html", "json", "md", "jira")
-
-
-def _outputs(chosen: settings.Settings) -> tuple[str | None, ...]:
+def _outputs(chosen: settings.Settings) -> dict[str, str | None]:
     """Where each of the kinds goes, None where it is not wanted."""
-    return chosen.output, chosen.json, chosen.md, chosen.jira
+    return {"html": chosen.output, "json": chosen.json, "md": chosen.md, "jira": chosen.jira}
 
 
 def _rendered(diagnosis: "Diagnosis", kind: str) -> str:

@@ -1,11 +1,10 @@
 """The command `compare`: did the fix work, and what else changed?"""
 # ruff: noqa: PLC0415  `llmdoctor --help` must not wait for DuckDB, polars or Jinja: they are imported where they are used.
 
-import json
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmdoctor import settings
+from llmdoctor.cli_output import put_out
 from llmdoctor.errors import InputError, UsageError
 from llmdoctor.report import embed, files
 
@@ -145,18 +145,8 @@ def _report(path: str) -> dict[str, Any] | None:
         return None
     with place.open("rb") as file:
         head = file.read(4096)
-    if b'"llmdoctor.report/' in head:
-        try:
-            found = json.loads(place.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path}: the report is damaged ({type(error).__name__}): write it again") from error
-        return found if isinstance(found, dict) else None
-    if head.lower().startswith(b"<!doctype html>") and b"llmdoctor" in head:
-        try:
-            return embed.read_back(place.read_text(encoding="utf-8"))
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from error
-    return None
+    html = head.lower().startswith(b"<!doctype html>") and b"llmdoctor" in head
+    return embed.read(path) if html or b'"llmdoctor.report/' in head else None
 
 
 def _command(paths: Sequence[str], windows: Sequence[str], chosen: settings.Settings) -> str:
@@ -168,28 +158,10 @@ def _command(paths: Sequence[str], windows: Sequence[str], chosen: settings.Sett
 
 
 def _put_out(found: "Comparison", chosen: settings.Settings) -> None:
-    """Files first, the summary last, so that it can name them."""
     from llmdoctor.report import compare_text
 
-    outputs = [(path, kind) for path, kind in zip((chosen.output, chosen.json, chosen.md), _KINDS, strict=True) if path]
-    for path, kind in sorted(outputs, key=lambda one: one[0] == "-"):
-        if path == "-":
-            files.say(_rendered(found, kind), sys.stdout)
-        else:
-            files.write(path, _rendered(found, kind))
-    stream = sys.stderr if any(path == "-" for path, _ in outputs) else sys.stdout
-    summary = compare_text.render(
-        found,
-        colour=files.coloured(stream),
-        encoding=stream.encoding or "ascii",
-        quiet=chosen.quiet,
-        verbose=chosen.verbose,
-        paths=() if chosen.quiet else [path for path, _ in outputs if path != "-"],
-    )
-    files.say(summary, stream)
-
-
-_KINDS = ("html", "json", "md")
+    outputs = {"html": chosen.output, "json": chosen.json, "md": chosen.md}
+    put_out(outputs, partial(_rendered, found), partial(compare_text.render, found), chosen)
 
 
 def _rendered(found: "Comparison", kind: str) -> str:

@@ -1,12 +1,45 @@
-"""What the commands about pages print: lines, tables, results of tests."""
+"""What commands print and write: files and the summary that names them, lines, tables, results of tests."""
 
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from llmdoctor import settings
 from llmdoctor.errors import InputError, UsageError
 from llmdoctor.report import columns, figures, files
+
+
+def put_out(
+    outputs: Mapping[str, str | None],
+    rendered: Callable[[str], str],
+    summary: Callable[..., str],
+    chosen: settings.Settings,
+    progress: files.Progress | None = None,
+) -> None:
+    """Files first, the summary last, so that it can name them. `outputs`: kind -> where it goes, None where it is not
+    wanted, "-" for standard output; `rendered` gives the text of a kind, `summary` that of the screen for `colour`,
+    `encoding`, `quiet`, `verbose` and the `paths` written. It goes to standard error where standard output is taken."""
+    progress = progress or files.Progress(False)
+    wanted = [(path, kind) for kind, path in outputs.items() if path]
+    for path, kind in sorted(wanted, key=lambda one: one[0] == "-"):
+        progress.doing(f"writing {path}")
+        if path == "-":
+            progress.rest()
+            files.say(rendered(kind), sys.stdout)
+        else:
+            files.write(path, rendered(kind))
+            progress.wrote(path)
+    progress.rest()
+    stream = sys.stderr if "-" in outputs.values() else sys.stdout
+    text = summary(
+        colour=files.coloured(stream),
+        encoding=stream.encoding or "ascii",
+        quiet=chosen.quiet,
+        verbose=chosen.verbose,
+        paths=() if chosen.quiet else [path for path, _ in wanted if path != "-"],
+    )
+    files.say(text, stream)
 
 
 def put(text: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmdoctor import settings
+from llmdoctor.cli_output import put_out
 from llmdoctor.report import files
 
 if TYPE_CHECKING:
@@ -62,10 +63,7 @@ def _request(request_id: str, paths: list[str], chosen: settings.Settings) -> "R
 def _put_out(request: "Request", chosen: settings.Settings) -> None:
     from llmdoctor.report import request as screen
 
-    if chosen.json == "-":
-        files.say(screen.to_json(request), sys.stdout)
-    elif chosen.json:
-        files.write(chosen.json, screen.to_json(request))
-    stream = sys.stderr if chosen.json == "-" else sys.stdout
-    text = screen.render(request, colour=files.coloured(stream), encoding=stream.encoding or "ascii")
-    files.say(text, stream)
+    def summary(colour: bool, encoding: str, **_: object) -> str:
+        return screen.render(request, colour=colour, encoding=encoding)
+
+    put_out({"json": chosen.json}, lambda _: screen.to_json(request), summary, chosen)

@@ -44,7 +44,6 @@ OWNERS = {
     "httpx": {"probe"},
     "httpcore": {"probe"},
     "click": {"cli", "cli_pages", "cli_formats", "cli_probe", "cli_show", "cli_compare", "cli_explain", "manual"},
-    "rich": {"cli", "cli_pages", "report"},
     "markdown_it": {"pages", "report"},
 }
 MAY_PRINT = {"cli", "cli_pages", "__main__"}

@@ -70,11 +70,14 @@ def read(path: str) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read ({type(error).__name__}): give a report of llmdoctor") from error
     if not text.lstrip().startswith("{"):
-        return read_back(text)
+        try:
+            return read_back(text)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
     try:
         plain = json.loads(text)
     except ValueError as error:
-        raise InputError(f"{path}: is no JSON ({error}): give what --json wrote") from error
+        raise InputError(f"{path}: the report is damaged ({type(error).__name__}): write it again") from error
     if "llmdoctor.report/" not in str(plain.get("schema")):
         raise InputError(f"{path}: is no report: give what -o or --json wrote")
     return dict(plain)
