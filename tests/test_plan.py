@@ -31,6 +31,11 @@ def test_a_small_budget_drops_experiments_in_the_written_order_and_keeps_the_str
     assert least.dropped[0] == "tools"
 
 
+def test_what_is_sent_once_more_is_within_the_budget_too() -> None:
+    assert plan([DIRECT, PUBLIC], budget=30).spare == 30 - plan([DIRECT, PUBLIC], budget=30).requests
+    assert plan([DIRECT, PUBLIC], budget=1).spare == 0
+
+
 def test_quick_sends_streams_only_and_long_adds_answers_that_last() -> None:
     assert {step.variant for step in plan([DIRECT, PUBLIC], quick=True).steps} == {"stream"}
     lasting = [step for step in plan([DIRECT, PUBLIC], lasting=True).steps if step.variant == "lasting"]

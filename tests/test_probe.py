@@ -108,6 +108,8 @@ def test_a_long_answer_that_is_cut_is_asked_for_once_more() -> None:
         hop = Hop("public", cut.url + PATH)
         wanted = Plan(tuple(replace(step, hop=hop) for step in steps))
         traces = list(run(Target("openai_chat", "m"), wanted))
+        without = list(run(Target("openai_chat", "m"), replace(wanted, spare=0)))
+    assert len(without) == 2, "the budget holds no more"
     assert [trace.request_id for trace in traces] == ["public-long-1", "public-long-2", "public-long-3"]
     assert [trace.exchange.ending for trace in traces] == ["complete", "incomplete", "incomplete"]
 

@@ -50,6 +50,7 @@ class _App(Answer):
     """An application that is no good: `kind` says how. Its model takes 80 ms and 5 ms a token."""
 
     kind = ""
+    stalled: tuple[str, ...] = ()
     server_version = "uvicorn"
 
     def do_GET(self) -> None:  # noqa: N802 - http.server calls it by this name
@@ -69,6 +70,8 @@ class _App(Answer):
         guard = {"x-litellm-applied-guardrails": "answers"} if self.kind == "guarded" else {}
         self.begin(200, {"Content-Type": "text/event-stream"} | guard)
         late = self.kind in ("burst", "paced", "guarded") or (self.kind == "tools" and with_tools)
+        if self.kind == "stalls" and with_tools and not self.stalled:
+            type(self).stalled, late = ("once",), True
         time.sleep(0.08 + (0.005 * wanted if late else 0))
         several = 4 if self.kind == "speculative" else 1
         pieces = self._pieces(wanted, several)
@@ -214,6 +217,7 @@ CASES: Mapping[str, Callable[[], list[dict[str, Any]]]] = {
     "faked": partial(_probed, partial(_app, "burst"), [_held("none")], BOTH),
     "faked at a pace": partial(_probed, partial(_app, "paced"), [], ("direct",)),
     "tools": partial(_probed, partial(_app, "tools"), [_held("none")], BOTH),
+    "one stall": partial(_probed, partial(_app, "stalls"), [], ("direct",)),
     "document": partial(_probed, partial(_app, "json"), [], ("direct",)),
     "no end mark": partial(_probed, partial(_app, "no_end"), [], ("direct",)),
     "several tokens an event": partial(_probed, partial(_app, "speculative"), [_held("none")], BOTH),
@@ -306,6 +310,7 @@ def test_the_size_of_the_buffer_is_estimated(judged: Judged) -> None:
     "case",
     [
         "passed on",
+        "one stall",
         "several tokens an event",
         "long prefill",
         "2 ms a token",

@@ -45,10 +45,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """`steps` in order; `dropped` names the experiments that the budget left out."""
+    """`steps` in order; `dropped` names the experiments that the budget left out, `spare` is how many requests it leaves
+    for those that must be sent once more."""
 
     steps: tuple[Step, ...]
     dropped: tuple[str, ...] = ()
+    spare: int = 8
 
     @property
     def requests(self) -> int:
@@ -62,8 +64,8 @@ class Plan:
 
 
 BROWSER = "gzip, deflate, br, zstd"
-ONCE = ("long", "lasting")
-"""Experiments of one request to each place; a stream among them that is cut is asked for once more."""
+ONCE = ("encoded", "long", "http2", "tools", "lasting")
+"""Experiments of one stream to each place: what is found in one is looked at once more."""
 DROPPED_FIRST = ("tools", "http2", "cheap", "pair", "whole", "long", "encoded", "short")
 """What goes when the budget is too small, first to last. The streams over all hops stay."""
 
@@ -99,7 +101,7 @@ def plan(
         found = Plan((*rounds, *(step for steps in more.values() for step in steps)), tuple(dropped))
         left = [name for name in DROPPED_FIRST if more.get(name)]
         if (found.requests <= budget and found.tokens <= tokens) or not left:
-            return found
+            return replace(found, spare=max(0, budget - found.requests))
         more.pop(left[0])
         dropped.append(left[0])
 
@@ -126,7 +128,7 @@ def within(wanted: Plan, seconds_each: float, tokens_each_second: float, most_s:
         if any(step.variant == name for step in steps):
             steps = tuple(step for step in steps if step.variant != name)
             dropped.append(name)
-    return Plan(steps, tuple(dropped))
+    return replace(wanted, steps=steps, dropped=tuple(dropped))
 
 
 def expected_s(wanted: Plan, seconds_each: float, tokens_each_second: float) -> float:

@@ -27,6 +27,8 @@ MOST_AGAIN = 3
 """Most requests that are sent once more because the client itself lagged."""
 CUT_MS = 1000.0
 """A stream that broke off earlier was cut by no timer that anybody sets."""
+MERGED = 0.6
+"""Portions a piece, as a share of the usual, below which an experiment is repeated. A merged stream has a half at most."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +60,20 @@ def run(
     if left_out is not None:
         left_out(wanted.dropped)
     numbers: dict[tuple[str, str], int] = {}
+    usual: dict[Hop, float] = {}
     with Watch() as watch:
-        again = MOST_AGAIN
+        again, spare = MOST_AGAIN, wanted.spare
         for step in wanted.steps:
             traces = [_with_lag(one, lag, watch) for one in _carried_out(target, step, numbers, seen)]
-            if again and not step.beside and max(one.loop_lag_ms or 0.0 for one in traces) > LAG_MS:
-                again -= 1
+            if again and spare and not step.beside and max(one.loop_lag_ms or 0.0 for one in traces) > LAG_MS:
+                again, spare = again - 1, spare - 1
                 numbers[step.hop.name, step.variant] -= 1
                 traces = [_with_lag(one, lag, watch) for one in _carried_out(target, step, numbers, seen)]
             yield from traces
-            if step.variant in ONCE and _cut(traces[-1]):
+            if step.variant == "stream":
+                usual[step.hop] = max(usual.get(step.hop, 0.0), traces[-1].arrivals())
+            if spare and step.variant in ONCE and _doubtful(traces[-1], usual.get(step.hop, 0.0)):
+                spare -= 1
                 yield from (_with_lag(one, lag, watch) for one in _carried_out(target, step, numbers, seen))
 
 
@@ -77,9 +83,14 @@ def _with_lag(trace: Trace, lag: Lag, watch: Watch) -> Trace:
     return replace(trace, loop_lag_ms=max(known, default=None))
 
 
+def _doubtful(trace: Trace, usual: float) -> bool:
+    """Whether the one request of an experiment is sent once more, since once may be chance: it was cut, or its answer
+    came in fewer portions than those of the usual streams over the same place (`usual`, as `Trace.arrivals`)."""
+    return _cut(trace) or (trace.exchange.status == 200 and trace.arrivals() < MERGED * usual)
+
+
 def _cut(trace: Trace) -> bool:
-    """Whether a stream broke off late and without a reason: then it is asked for once more, as one cut is chance and
-    two at the same moment are a timer."""
+    """Whether a stream broke off late and without a reason."""
     ending, exchange = trace.ending, trace.exchange
     if ending is None or exchange.ending == "timeout" or ending.finish_reason is not None:
         return False

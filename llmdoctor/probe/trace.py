@@ -16,6 +16,8 @@ Row = dict[str, Any]
 
 LAG_MS = 25.0
 """A client whose stamps are later than this is not believed about gaps of twice that."""
+SAME_MS = 2.0
+"""Pieces that come within less of each other are one portion."""
 
 _ERROR = {"dns": "other", "tls": "other", "protocol": "other", "refused": "connection_reset"}
 _ERROR |= {"too_large": "other", "unreachable": "connection_reset", "reset": "connection_reset"}
@@ -61,6 +63,13 @@ class Trace:
             if place < len(reads):
                 found.append((reads[place].at_ms, reads[place].no, one))
         return found
+
+    def arrivals(self) -> float:
+        """Portions of content over pieces of content, 0 to 1: 1 where each piece comes by itself, 2 ms or more after
+        the one before; 0 without content."""
+        content = [at for at, _, one in self.timed() if one.piece.kind in CONTENT]
+        alone = sum(later - earlier >= SAME_MS for earlier, later in pairwise(content))
+        return (1 + alone) / len(content) if content else 0.0
 
 
 def rows(trace: Trace) -> Iterator[Row]:
