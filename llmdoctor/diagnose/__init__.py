@@ -17,6 +17,7 @@ from llmdoctor.diagnose.cases import find_cases
 from llmdoctor.diagnose.causes import Causes, judge_causes
 from llmdoctor.diagnose.charts import pictures
 from llmdoctor.diagnose.front import Fronts
+from llmdoctor.diagnose.limits import advise_limits
 from llmdoctor.diagnose.sampling import take_samples
 from llmdoctor.diagnose.shared_ids import unshared_ids
 from llmdoctor.diagnose.shifts import find_shifts
@@ -90,6 +91,7 @@ def diagnose(store: Store, book: Rulebook, options: Options | None = None) -> Di
         pictures=pictures(store, fronts, book, findings, over_time),
         shifts=shifts,
         story=tell(store, judged, findings, over_time, shifts),
+        limits=advise_limits(store, fronts, findings),
     )
 
 

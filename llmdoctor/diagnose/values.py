@@ -223,6 +223,24 @@ class TimeoutAdvice:
 
 
 @dataclass(frozen=True)
+class Advice:
+    """A limit that the log suggests (`kind` concurrency, retries, max_tokens), or the tail as it would have been
+    (without_retries, without_longest: `estimate`). `value` in `unit` (calls, share, tokens, ms) is None where the log
+    shows no limit; `text` says what it does, `basis` what it rests on."""
+
+    kind: str
+    vantage: str
+    model: str | None
+    route: str | None
+    value: float | None
+    unit: str
+    text: str
+    basis: str
+    estimate: bool
+    n: int
+
+
+@dataclass(frozen=True)
 class Part:
     """A stretch of the way of one request. `exact` is false where only a bound is known."""
 
@@ -384,6 +402,7 @@ class Diagnosis:
     pictures: Pictures = field(default_factory=Pictures)
     shifts: tuple[Shift, ...] = ()
     story: Story | None = None
+    limits: tuple[Advice, ...] = ()
 
     @property
     def present(self) -> tuple[Symptom, ...]:

@@ -45,8 +45,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """`steps` in order; `dropped` names the experiments that the budget left out, `spare` is how many requests it leaves
-    for those that must be sent once more."""
+    """`steps` in order; `dropped` names the experiments that the budget left out, `spare` is how many requests it
+    leaves for those that must be sent once more."""
 
     steps: tuple[Step, ...]
     dropped: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ MOST_AGAIN = 3
 CUT_MS = 1000.0
 """A stream that broke off earlier was cut by no timer that anybody sets."""
 MERGED = 0.6
-"""Portions a piece, as a share of the usual, below which an experiment is repeated. A merged stream has a half at most."""
+"""Portions a piece, as a share of the usual, below which an experiment is repeated: merged, it has half at most."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,14 @@ METRICS = {
     "queue_ms": "queue",
     "max_gap_ms": "longest gap",
 }
+LIMITS = {
+    "concurrency": "calls at a time",
+    "retries": "retries, of the first tries",
+    "max_tokens": "max_tokens",
+    "without_retries": "tail without the retries",
+    "without_longest": "tail without the longest 1 %",
+}
+
 FORMULAS = {
     "TTFT": "from sending the request to the first non-empty generated delta of any channel; streams only",
     "TTFO": "from sending the request to the first generated delta that is not reasoning",
