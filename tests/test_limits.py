@@ -61,7 +61,7 @@ def test_a_cap_is_advised_from_the_answers_that_ended_by_themselves() -> None:
     ])["max_tokens"]  # fmt: skip
     assert found.value == 160
     assert "asked for is mostly no cap" in found.text
-    assert "A cap of 160 cuts 1.96% of them, which hold 62.0% of all output tokens" in found.text
+    assert "A cap of 160 cuts 1.96 % of them, which hold 62 % of all output tokens" in found.text
 
 
 def test_where_many_answers_are_cut_or_the_cap_is_near_nothing_is_advised() -> None:
@@ -79,7 +79,7 @@ def test_a_budget_for_retries_tells_what_it_lets_through() -> None:
             status = 200 if ended == "completed" else 503
             rows.append({"task_id": f"t{task}", "attempt": attempt, "outcome": ended, "http_status": status} | moment)
     found = _limits(rows)["retries"]
-    assert "80 retries beside 40 first tries (200%), 20 of them successful" in found.text
+    assert "80 retries beside 40 first tries (200 %), 20 of them successful" in found.text
     assert "one retry at least, lets 4 through" in found.text
 
 

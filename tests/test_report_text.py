@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from llmdoctor.report import columns, text
+from llmdoctor.report import columns, figures, text
 from tests.report_samples import ALL, ordinary, unknowing
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -76,3 +76,9 @@ def test_tables_stay_aligned_with_wide_characters() -> None:
     assert [columns.width(row) for row in rows] == [8, 8]
     assert columns.fit("東京東京", 5) == "東京…"
     assert columns.wrap("aaaa bbbb " + "c" * 9, 6, "- ", "  ") == ["- aaaa", "  bbbb", "  cccc", "  cccc", "  c"]
+
+
+def test_a_share_reads_as_a_share_however_small_it_is() -> None:
+    told = [figures.share(value) for value in (0.0, 6e-7, 0.00012, 0.173, 0.9999999, 1.0, -2e-7)]
+    assert [one.removesuffix("\xa0%") for one in told] == ["0", "<0.01", "0.012", "17.3", "99.9", "100", "-0.01"]
+    assert figures.share(None) == "not known"

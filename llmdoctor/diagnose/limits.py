@@ -141,9 +141,9 @@ def _retries(store: Store, vantage: str) -> Iterator[Advice]:
     if retries < LEAST_RETRIES or not first:
         return
     text = (
-        f"{retries} retries beside {first} first tries ({retries / first:.0%}), {row['helped']} of them successful."
-        f" A budget of {BUDGET:.0%} for each caller and {BUDGET_S} s, and one retry at least, lets {row['allowed']}"
-        " through"
+        f"{retries} retries beside {first} first tries ({_percent(retries / first)}), {row['helped']} of them"
+        f" successful. A budget of {_percent(BUDGET)} for each caller and {BUDGET_S} s, and one retry at least, lets"
+        f" {row['allowed']} through"
     )
     basis = "a tenth of the first tries, three tries at most (Google SRE book, Handling Overload)"
     yield Advice("retries", vantage, None, None, BUDGET, "share", text, basis, False, first + retries)
@@ -170,10 +170,15 @@ def _length(vantage: str, row: Row, limit: tuple[float, int, int], over: Mapping
     asked = f"{row['asked']} at the median" if most else "mostly no cap" if row["capped"] else "no cap"
     text = (
         f"{quantile * 100:g} % of the answers have at most {usual} tokens, asked for is {asked}. A cap of {cap} cuts"
-        f" {over['n'] / n:.2%} of them, which hold {over['tokens'] / row['tokens']:.1%} of all output tokens"
+        f" {_percent(over['n'] / n)} of them, which hold {_percent(over['tokens'] / row['tokens'])} of all output"
+        " tokens"
     )
     basis = f"{n} answers, {row['cut']} of them cut off at their cap"
     return Advice("max_tokens", vantage, row["model"], row["route"], six(cap), "tokens", text, basis, False, n)
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.{3 if share < 1 else 4}g} %"
 
 
 def _round_up(tokens: float) -> int:

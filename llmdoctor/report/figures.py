@@ -48,7 +48,7 @@ def number(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """0.173 -> "17.3 %". What is not quite all never reads as 100 %, what is not nothing never as 0 %."""
+    """0.173 -> "17.3 %". What is not quite all never reads as 100 %, what is not nothing never as 0 %: "<0.01 %"."""
     if value is None or not math.isfinite(value):
         return NONE
     percent = value * 100
@@ -56,8 +56,9 @@ def share(value: float | None) -> str:
         percent = min(percent, 99.9)
     elif percent > 1000:
         return f"{percent:,.0f}{NBSP}%"
-    digits = f"{percent:.3g}" if abs(percent) >= 0.001 else f"{percent:.1g}"
-    return f"{digits}{NBSP}%"
+    if 0 < abs(percent) < 0.01:
+        return f"<0.01{NBSP}%" if percent > 0 else f"-0.01{NBSP}%"
+    return f"{percent:.3g}{NBSP}%"
 
 
 def duration(ms: float | None) -> str:
