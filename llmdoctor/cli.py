@@ -115,7 +115,7 @@ def check(chosen: settings.Settings) -> None:
         raise UsageError(f"--memory {chosen.memory}: write a number and a unit, as in 2GB")
     outputs = [path for path in (*_outputs(chosen).values(), chosen.save) if path]
     if chosen.save == "-":
-        raise UsageError("--save -: a store is a file: name one")
+        raise UsageError("--save -: name a file")
     if chosen.quiet and chosen.verbose:
         raise UsageError("--quiet and --verbose: choose one")
     if outputs.count("-") > 1:

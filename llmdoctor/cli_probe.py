@@ -3,10 +3,12 @@
 
 import json
 import os
+import re
 import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
@@ -15,15 +17,32 @@ import click
 
 from llmdoctor import settings
 from llmdoctor.cli_output import put
-from llmdoctor.errors import InputError, UsageError
+from llmdoctor.errors import InputError, InterruptError, UsageError
 from llmdoctor.report import files
 
 if TYPE_CHECKING:
     from llmdoctor.diagnose import Diagnosis
     from llmdoctor.probe.plan import Hop, Plan
     from llmdoctor.probe.run import Target
+    from llmdoctor.probe.trace import Trace
 
-_OUTPUTS = ("output", "json", "md", "jira", "quiet", "verbose", "fail_on")
+_OUTPUTS = ("output", "json", "md", "jira", "save", "quiet", "verbose", "fail_on")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
+_HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
+
+
+class _Seconds(click.FloatRange):
+    """A number of seconds: `nan` is outside of every range, which comparisons do not tell."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        return self.fail(f"{value} is not a number of seconds.", param, ctx) if isnan(number) else number
+
+
+_SECONDS = _Seconds(0.001, 86400)
+_MOST_S, _MOST_LASTING_S = 180.0, 600.0
+_READ_BYTES = 8 << 20
+"""Of one answer: ten times what the longest of ours takes with all that servers put around a token."""
 
 
 @click.command()
@@ -45,10 +64,10 @@ _OUTPUTS = ("output", "json", "md", "jira", "quiet", "verbose", "fail_on")
 @click.option("--long", "lasting", is_flag=True, help="Also answers that last for minutes, to find cuts.")
 @click.option("--repeat", default=3, show_default=True, type=click.IntRange(1, 20), help="Streams over each hop.")
 @click.option("--budget", default=30, show_default=True, type=click.IntRange(1), help="Most requests.")
-@click.option("--connect-timeout", default=10.0, show_default=True, metavar="S")
-@click.option("--first-token-timeout", default=120.0, show_default=True, metavar="S")
-@click.option("--idle-timeout", default=60.0, show_default=True, metavar="S")
-@click.option("--total-timeout", default=600.0, show_default=True, metavar="S")
+@click.option("--connect-timeout", default=10.0, show_default=True, type=_SECONDS, metavar="S")
+@click.option("--first-token-timeout", default=120.0, show_default=True, type=_SECONDS, metavar="S")
+@click.option("--idle-timeout", default=60.0, show_default=True, type=_SECONDS, metavar="S")
+@click.option("--total-timeout", type=_SECONDS, metavar="S", help="[default: 180; 600 with --long]")
 @click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
 @click.option("-o", "--output", metavar="FILE", help="Write the HTML report.")
 @click.option("--json", metavar="FILE", help="Write the diagnosis as JSON.")
@@ -73,9 +92,9 @@ def probe(url: str, **given: Any) -> int:
     if given["dry_run"]:
         _tell(hops, target, wanted)
         return 0
-    diagnosis = _probed(target, wanted, url, given)
+    diagnosis, whole = _probed(target, wanted, url, given)
     cli.put_out(diagnosis, chosen)
-    return cli.ending(diagnosis, chosen)
+    return cli.ending(diagnosis, chosen) if whole else InterruptError.exit_code
 
 
 def _hops(url: str, direct: str | None, named: Sequence[str]) -> list["Hop"]:
@@ -136,7 +155,11 @@ def _target(hops: Sequence["Hop"], given: dict[str, Any]) -> "Target":
     if name not in names():
         raise UsageError(f"--protocol {name}: there are {', '.join(names())}")
     limits = Limits(
-        given["connect_timeout"], given["first_token_timeout"], given["idle_timeout"], given["total_timeout"]
+        given["connect_timeout"],
+        given["first_token_timeout"],
+        given["idle_timeout"],
+        given["total_timeout"] or (_MOST_LASTING_S if given["lasting"] else _MOST_S),
+        read_bytes=_READ_BYTES,
     )
     return Target(
         name,
@@ -151,18 +174,26 @@ def _target(hops: Sequence["Hop"], given: dict[str, Any]) -> "Target":
 
 
 def _key(given: dict[str, Any], usual: Sequence[str]) -> str:
-    if given["ask_key"]:
-        return str(click.prompt("Key", hide_input=True, err=True))
+    """The key, without the line end that `$(cat key)` and editors leave behind it."""
     wanted = given["key_env"]
-    if wanted is not None and not os.environ.get(wanted):
-        raise UsageError(f"--key-env {wanted}: that environment variable is not set; set it, or use --ask-key")
-    return next((os.environ[name] for name in ([wanted] if wanted else usual) if os.environ.get(name)), "")
+    if given["ask_key"]:
+        name, key = "--ask-key", str(click.prompt("Key", hide_input=True, err=True))
+    else:
+        name = next((one for one in ([wanted] if wanted else usual) if os.environ.get(one, "").strip()), "")
+        key = os.environ.get(name, "")
+        if wanted is not None and not name:
+            raise UsageError(f"--key-env {wanted}: that environment variable is not set; set it, or use --ask-key")
+    if not _HEADER_VALUE.fullmatch(key.strip()):
+        raise UsageError(f"{name}: the key in it holds a line break or a character that is not ASCII; look at it again")
+    return key.strip()
 
 
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
-    if not colon or not name.strip() or "\n" in text or "\r" in text:
+    if not colon or not _HEADER_NAME.fullmatch(name.strip()):
         raise UsageError("--header: write it as NAME:VALUE, as in 'X-Team: search'")
+    if not _HEADER_VALUE.fullmatch(value.strip()):
+        raise UsageError(f"--header {name.strip()}: its value may hold plain ASCII characters only, on one line")
     return name.strip(), value.strip()
 
 
@@ -201,8 +232,9 @@ def _tell(hops: Sequence["Hop"], target: "Target", wanted: "Plan") -> None:
 
     for hop in hops:
         via = f" (connects to {hop.connect_to})" if hop.connect_to else ""
-        put(f"{hop.name}: {hop.url.partition('?')[0]}{via}")
-    put(f"dialect {target.dialect}; key: {'sent' if target.key else 'none'}; {len(hops)} warm-up requests, then")
+        put(f"{hop.name}: {_bare(hop.url)}{via}")
+    first = "one request" if len(hops) == 1 else f"{len(hops)} requests"
+    put(f"dialect {target.dialect}; key: {'sent' if target.key else 'none'}; {first} that does not count, then")
     put(f"{wanted.requests} requests, at most {wanted.tokens:,} output tokens:")
     for step in wanted.steps:
         beside = f" with {step.beside} beside it" if step.beside else ""
@@ -212,36 +244,56 @@ def _tell(hops: Sequence["Hop"], target: "Target", wanted: "Plan") -> None:
     put(f"body of the first: {json.dumps(body(target, wanted.steps[0], load(target.dialect)))}")
 
 
-def _probed(target: "Target", wanted: "Plan", url: str, given: dict[str, Any]) -> "Diagnosis":
-    """Sends, writes the trace, and diagnoses it like any other log."""
-    from llmdoctor.cli_live import Live
-    from llmdoctor.probe.run import run, with_model
+def _bare(url: str) -> str:
+    """Without user, query and fragment, which may hold keys."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _probed(target: "Target", wanted: "Plan", url: str, given: dict[str, Any]) -> tuple["Diagnosis", bool]:
+    """Sends, writes the trace, and diagnoses it like any other log; False where Ctrl-C came before the last request."""
     from llmdoctor.probe.trace import rows
 
-    target = with_model(target, wanted.steps[0])
-    looked_at = sys.stderr.isatty() and not given["quiet"] and os.environ.get("TERM") != "dumb"
-    hops = list(dict.fromkeys(step.hop.name for step in wanted.steps))
-    lines: list[str] = []
-    endings: list[str] = []
-    dropped: list[str] = []
-    with Live(hops, wanted.requests, looked_at) as live:
-        for trace in run(target, wanted, live.seen if looked_at else None, dropped.extend):
-            lines += [json.dumps(row, ensure_ascii=False) for row in rows(trace)]
-            endings.append(trace.exchange.ending)
-            live.done += 1
-    if endings and all(ending == "dns" for ending in endings):
+    traces, notes, whole = _sent(target, wanted, given)
+    if not traces:
+        raise InterruptError("interrupted before the first answer was there: nothing was measured")
+    if all(trace.exchange.ending == "dns" for trace in traces):
         raise InputError(f"{urlsplit(url).hostname}: no hop has an address; check the names, or give --resolve")
-    text = "\n".join(lines) + "\n"
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for trace in traces for row in rows(trace))
     if given["save"]:
         files.write(given["save"], text)
-        return _diagnosed(given["save"], url, given, dropped)
+        return _diagnosed(given["save"], url, given, notes), whole
     with tempfile.TemporaryDirectory(prefix="llmdoctor-") as folder:
         path = Path(folder) / "trace.jsonl"
         path.write_text(text, encoding="utf-8")
-        return _diagnosed(str(path), url, given, dropped)
+        return _diagnosed(str(path), url, given, notes), whole
 
 
-def _diagnosed(path: str, url: str, given: dict[str, Any], dropped: Sequence[str]) -> "Diagnosis":
+def _sent(target: "Target", wanted: "Plan", given: dict[str, Any]) -> tuple[list["Trace"], list[str], bool]:
+    """What came of each request, what is to be said of the whole, and whether it went to its end."""
+    from llmdoctor.cli_live import Live
+    from llmdoctor.probe.run import run, with_model
+
+    looked_at = sys.stderr.isatty() and not given["quiet"] and os.environ.get("TERM") != "dumb"
+    hops = list(dict.fromkeys(step.hop.name for step in wanted.steps))
+    traces: list[Trace] = []
+    dropped: list[str] = []
+    notes: list[str] = []
+    try:
+        target = with_model(target, wanted.steps[0])
+        with Live(hops, wanted.requests, looked_at) as live:
+            for trace in run(target, wanted, live.seen if looked_at else None, dropped.extend):
+                traces.append(trace)
+                live.done += 1
+    except KeyboardInterrupt:
+        notes.append(f"Interrupted after {len(traces)} of {wanted.requests} requests: this is what they showed.")
+        return traces, notes, False
+    if dropped:
+        notes.append(f"Not looked at, for the budget of requests or time: {', '.join(dropped)}.")
+    return traces, notes, True
+
+
+def _diagnosed(path: str, url: str, given: dict[str, Any], said: Sequence[str]) -> "Diagnosis":
     from llmdoctor.diagnose import Options, diagnose
     from llmdoctor.ingest import ReadOptions, read
     from llmdoctor.report.privacy import hidden
@@ -252,8 +304,7 @@ def _diagnosed(path: str, url: str, given: dict[str, Any], dropped: Sequence[str
         store.create()
         notes = list(read(store, [path], ReadOptions(format="llmdoctor")))
         store.run("update inputs set path = ?", [given["save"] or "trace"])
-        if dropped:
-            notes.append(f"Not looked at, for the budget of requests or time: {', '.join(dropped)}.")
+        notes += said
         if given["insecure"]:
             notes.append("--insecure: certificates were not checked.")
         notes += _environment(url)
@@ -270,10 +321,13 @@ def _environment(url: str) -> list[str]:
 
 def _command(url: str, given: dict[str, Any]) -> str:
     """The command line again, without headers, keys and queries."""
-    words = ["llmdoctor", "probe", url.partition("?")[0]]
-    for name in ("direct", "protocol", "model", "save"):
+    words = ["llmdoctor", "probe", _bare(url)]
+    if direct := given["direct"]:
+        words += ["--direct", _bare(direct) if "://" in direct else direct]
+    for name in ("protocol", "model", "save"):
         words += [f"--{name}", given[name]] if given[name] else []
-    words += [word for hop in given["hops"] for word in ("--hop", hop.partition("?")[0])]
+    for name, _, place in (hop.partition("=") for hop in given["hops"]):
+        words += ["--hop", f"{name}={_bare(place)}"]
     words += ["--quick"] * given["quick"] + ["--long"] * given["lasting"] + ["--insecure"] * given["insecure"]
     return shlex.join(words)
 

@@ -153,8 +153,8 @@ create table chunks (
 
 -- One row per fact a probe saw that is no time (http_version, content_type, content_length, content_encoding,
 -- transfer_encoding, cache_control, x_accel_buffering, via, server, age, alt_svc, cert_issuer, gzip_members,
--- framing_error, status, retry_after, connection_headers, guardrail, protocol_fault, ending, loop_lag_ms). Only these response headers; never
--- a request header, cookie or credential.
+-- framing_error, status, retry_after, connection_headers, guardrail, protocol_fault, ending, loop_lag_ms, place: the
+-- number of the hop, 01 for the application). Only these response headers; never a request header, cookie or credential.
 create table facts (
     attempt_id      bigint,
     name            varchar,

@@ -355,10 +355,16 @@ select l.attempt_id, l.vantage, l.started_at, l.model, l.ttft_ms, l.total_ms, l.
 from   longer l
 join   alike a on a.vantage = l.vantage;
 
--- One row per place of a probe, numbered from the application outwards: a probe's first round goes over them in order.
+-- One row per place of a probe, numbered from the application outwards: as the probe tells, else as its first round went.
 create view hops as
-select hop, row_number() over (order by first_id nulls last, hop nulls last) as place, count(*) over () as places
-from   (select hop, min(attempt_id) as first_id from attempts where vantage = 'probe' and hop is not null group by hop) known;
+select hop, row_number() over (order by told nulls last, first_id nulls last, hop nulls last) as place, count(*) over () as places
+from   (
+    select a.hop, min(f.value) as told, min(a.attempt_id) as first_id
+    from   attempts a
+    left   join facts f on f.attempt_id = a.attempt_id and f.name = 'place'
+    where  a.vantage = 'probe' and a.hop is not null
+    group  by a.hop
+) known;
 
 -- One row per place of a probe where calls were cut: how many, how many while bytes flowed and how many after they had
 -- stopped, typical figures (last_ms from the send to the last byte), and how long the whole answers of this place and of the

@@ -1,5 +1,8 @@
 """Which requests a probe sends: over all hops in turn, within its budget, and what it leaves out first."""
 
+import pytest
+
+from llmdoctor.errors import InputError
 from llmdoctor.probe.plan import DROPPED_FIRST, Hop, expected_s, plan, within
 
 DIRECT = Hop("direct", "http://10.0.0.5:8000/v1/chat/completions")
@@ -26,14 +29,20 @@ def test_a_small_budget_drops_experiments_in_the_written_order_and_keeps_the_str
     found = plan([DIRECT, PUBLIC], budget=12)
     assert found.requests <= 12
     assert found.dropped == DROPPED_FIRST[: len(found.dropped)] or set(found.dropped) <= set(DROPPED_FIRST)
-    least = plan([DIRECT, PUBLIC], budget=1)
-    assert [step.variant for step in least.steps] == ["stream"] * 6
+    least = plan([DIRECT, PUBLIC], budget=5)
+    assert [(step.hop.name, step.variant) for step in least.steps] == [("direct", "stream"), ("public", "stream")] * 2
     assert least.dropped[0] == "tools"
+
+
+def test_a_budget_for_less_than_one_stream_over_each_hop_is_an_impossible_plan() -> None:
+    assert plan([DIRECT], budget=1).requests == 1
+    with pytest.raises(InputError, match="--budget 1: 2 places need at least 2 requests"):
+        plan([DIRECT, PUBLIC], budget=1)
 
 
 def test_what_is_sent_once_more_is_within_the_budget_too() -> None:
     assert plan([DIRECT, PUBLIC], budget=30).spare == 30 - plan([DIRECT, PUBLIC], budget=30).requests
-    assert plan([DIRECT, PUBLIC], budget=1).spare == 0
+    assert plan([DIRECT, PUBLIC], budget=2).spare == 0
 
 
 def test_quick_sends_streams_only_and_long_adds_answers_that_last() -> None:

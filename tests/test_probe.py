@@ -67,7 +67,7 @@ def test_a_trace_is_a_native_log_of_what_was_sent_and_seen(served: str) -> None:
     assert "ttft_ms" not in whole
     assert whole["outcome"] == "completed"
     short = next(row for row in attempts if row["variant"] == "short")
-    assert short["chunks"] == 12
+    assert short["chunks"] == 16
     kinds = [row["kind"] for row in written if row.get("table") == "chunks" and row["request_id"] == "direct-stream-1"]
     assert kinds.count("text") == 40
     assert kinds[-1] == "terminal"
@@ -189,6 +189,19 @@ def test_a_dry_run_sends_nothing_and_shows_no_key(tmp_path: Path) -> None:
     assert said.returncode == 0
     assert "direct: http://127.0.0.1:9/v1/chat/completions (connects to 127.0.0.1:8)" in said.stdout
     assert "requests, at most" in said.stdout
+    secret = cli("http://me:hunter2@127.0.0.1:9/v1?key=hunter2", "--dry-run", cwd=tmp_path)
+    assert "127.0.0.1: http://127.0.0.1:9/v1\n" in secret.stdout
+    assert "hunter2" not in secret.stdout
+
+
+def test_a_line_end_behind_a_key_does_no_harm_and_one_within_it_is_told(served: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "llmdoctor", "probe", served + PATH, "--key-env", "K", "--dry-run"]
+    for key, code in (("sk-test\n", 0), ("sk-\ntest", 2), ("sk-t\u00e9st", 2)):
+        done = subprocess.run(
+            command, cwd=tmp_path, env=os.environ | {"K": key}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code, done.stderr
+        assert "sk-" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
@@ -204,6 +217,14 @@ def test_a_dry_run_sends_nothing_and_shows_no_key(tmp_path: Path) -> None:
         (["http://127.0.0.1:1", "--resolve", "x"], 2, "HOST:PORT:ADDRESS"),
         (["http://127.0.0.1:1", "--quick", "--long"], 2, "choose one"),
         (["http://no.such.host.invalid"], 3, "no hop has an address"),
+        (["http://127.0.0.1:1", "--direct", "127.0.0.1:2", "--budget", "1"], 3, "2 places need at least 2 requests"),
+        (["http://127.0.0.1:1", "--header", "a team: x"], 2, "NAME:VALUE"),
+        (["http://127.0.0.1:1", "--header", "X-Team: é"], 2, "plain ASCII"),
+        (["http://127.0.0.1:1", "--idle-timeout", "nan"], 2, "nan"),
+        (["http://127.0.0.1:1", "--connect-timeout", "-1"], 2, "-1"),
+        (["http://127.0.0.1:1", "--save", "no/t.jsonl"], 2, "there is no folder no"),
+        (["http://127.0.0.1:1", "--save", "-"], 2, "name a file"),
+        (["http://127.0.0.1:1", "--save", "r", "-o", "r"], 2, "the same file"),
     ],
 )
 def test_what_cannot_be_probed_is_one_line(tmp_path: Path, words: list[str], code: int, says: str) -> None:

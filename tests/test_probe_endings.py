@@ -2,15 +2,23 @@
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from llmdoctor.probe.plan import Hop, plan
+from llmdoctor.probe.run import Target, run
+from llmdoctor.probe.trace import rows
 from tests.wires import CHUNKED, LAST, Script, Server, certificate, chunk, says, silent, tls_server
 
 KEY = "sk-test-abcdEFGH1234567890abcdEFGH"
@@ -51,8 +59,8 @@ ANSWERS: dict[str, tuple[Script, str, str]] = {
         "errors",
         "it redirects to https://login.example.com/in, which was not followed",
     ),
-    "silence": (silent, "client_timeouts", "nothing was generated within the limit for the first token"),
-    "no end": (NO_END, "client_timeouts", "the answer had not ended within the limit for the whole"),
+    "silence": (silent, "client_timeouts", "nothing was generated within 1 s (--first-token-timeout waits longer)"),
+    "no end": (NO_END, "client_timeouts", "the answer had not ended after 2 s"),
 }
 
 
@@ -120,3 +128,80 @@ def test_the_place_that_does_not_answer_is_named_beside_the_one_that_does(tmp_pa
     attempts = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
     asked = [one["hop"] for one in attempts if "table" not in one]
     assert (asked.count("public"), asked.count("direct")) == (2, 3)  # nobody waits a third time for what is not there
+
+
+STREAM = says(
+    CHUNKED,
+    *(chunk(PIECE) for _ in range(40)),
+    chunk(b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'),
+    LAST,
+    gap_s=0.005,
+)
+
+
+def posts(server: Server) -> int:
+    return sum(request.startswith(b"POST") for request in server.requests)
+
+
+def test_a_silent_place_is_asked_once_and_told_beside_the_one_that_answers(tmp_path: Path) -> None:
+    with Server(STREAM) as inner, Server(silent) as outer:
+        found, _ = probed(tmp_path, outer.url, "--direct", f"127.0.0.1:{inner.port}")
+        assert posts(outer) == 1
+        assert posts(inner) == 4
+    assert found["verdict"]["text"].startswith("public: calls reach a time limit before they are answered, 1 of 1")
+    assert [one["hop"] for one in found["arrivals"]] == ["direct", "public"]
+
+
+def test_a_place_that_refuses_is_not_hammered(tmp_path: Path) -> None:
+    with Server(ANSWERS["a rate limit"][0]) as server:
+        probed(tmp_path, server.url)
+        assert posts(server) == 2
+
+
+def test_a_first_answer_that_fails_costs_nothing_where_the_next_is_good(tmp_path: Path) -> None:
+    asked: list[bytes] = []
+
+    def script(plug: socket.socket, request: bytes) -> None:
+        asked.append(request)
+        first = sum(one.startswith(b"POST") for one in asked) == 1
+        (whole("503 Service Unavailable", b"loading") if first else STREAM)(plug, request)
+
+    with Server(script) as server:
+        found, _ = probed(tmp_path, server.url)
+    assert found["verdict"]["level"] == "healthy"
+    assert {one["total"] for one in found["symptoms"] if one["id"] == "errors"} == {3}
+
+
+def test_an_answer_of_any_size_is_not_read_to_its_end(tmp_path: Path) -> None:
+    def script(plug: socket.socket, _: bytes) -> None:
+        plug.sendall(CHUNKED)
+        while True:
+            plug.sendall(chunk(b": filled up to a kilobyte" + b"." * 1000 + b"\n\n" + PIECE) * 100)
+
+    with Server(script) as server:
+        found, _ = probed(tmp_path, server.url, "--total-timeout", "60")
+        assert posts(server) == 2
+    assert "the answer is larger than 8 MB, and is not read on" in found["verdict"]["text"]
+
+
+def test_a_date_to_come_back_is_told_in_seconds() -> None:
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
+    with Server(whole("429 Too Many Requests", b"{}", f"Retry-After: {date}")) as server:
+        traces = list(run(Target("openai_chat", "m"), plan([Hop("direct", server.url)], repeat=1, quick=True)))
+    assert all(80_000 < next(rows(trace))["retry_after_ms"] < 92_000 for trace in traces)
+
+
+def test_ctrl_c_leaves_what_was_measured(tmp_path: Path) -> None:
+    with Server(says(CHUNKED, *(chunk(PIECE) for _ in range(60)), LAST, gap_s=0.02)) as server:
+        command = [sys.executable, "-m", "llmdoctor", "probe", server.url, "--md", "r.md", "--save", "t.jsonl"]
+        with subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as running:
+            while posts(server) < 4:
+                time.sleep(0.05)
+            running.send_signal(signal.SIGINT)
+            said, complaints = running.communicate(timeout=60)
+    assert running.returncode == 130, complaints
+    assert "Interrupted after 2 of 12 requests" in said
+    assert (tmp_path / "r.md").exists()
+    assert '"request_id": "127.0.0.1-stream-2"' in (tmp_path / "t.jsonl").read_text()

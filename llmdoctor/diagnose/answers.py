@@ -209,7 +209,7 @@ def verdict(symptoms: Sequence[Symptom], causes: Sequence[Cause], command: str) 
     present = [one for one in symptoms if one.state == "present"]
     if present:
         level: Level = "unhealthy" if any(one.severity in ("high", "critical") for one in present) else "attention"
-        return Verdict(level, _what(present, causes), _next(causes, command))
+        return Verdict(level, _what(present, causes), _next(present[0], causes, command))
     reasons = [one.reason for one in symptoms if one.vantage == "probe" and one.state == "unknown"]
     if doubt := next((reason for reason in reasons if reason != "not decidable"), None):
         text = f"This probe cannot be believed: {doubt}."
@@ -232,7 +232,9 @@ def _what(present: Sequence[Symptom], causes: Sequence[Cause]) -> str:
     more = f" (and {len(present) - 1} more)" if len(present) > 1 else ""
     sentence = f"{_said(first, causes)}{more}."
     if not causes:
-        return sentence if first.self_explained else f"{sentence} No cause that is known here explains it."
+        return (
+            sentence if first.self_explained or first.reason else f"{sentence} No cause that is known here explains it."
+        )
     best = causes[0]
     equal = f" or, equally, {', '.join(best.equal_to)}" if best.equal_to else ""
     doubt = ", provisional" if best.provisional else ""
@@ -270,8 +272,8 @@ def _share(symptom: Symptom) -> str:
     return f", {symptom.affected} of {symptom.total} {_COUNTED.get(symptom.unit, symptom.counts)}"
 
 
-def _next(causes: Sequence[Cause], command: str) -> str:
+def _next(first: Symptom, causes: Sequence[Cause], command: str) -> str:
     if causes and causes[0].fix:
         text = " ".join(causes[0].fix[0].text.split())
         return f"{causes[0].fix[0].product}: {text.partition('. ')[0].rstrip('.')}."
-    return f"{command} --verbose"
+    return f"Once that is mended: {command}" if first.reason else f"{command} --verbose"

@@ -16,10 +16,10 @@ def arrivals(store: Store) -> tuple[Arrival, ...]:
     """From the innermost hop outwards; () where nothing was probed. Of the usual streams of a hop that one is taken
     whose first token is the median (nearest rank)."""
     found = store.rows(
-        "with streams as (select *, row_number() over (partition by hop order by ttft_ms, attempt_id) as place, "
-        "count(*) over (partition by hop) as n, min(attempt_id) over (partition by hop) as first_id from attempts "
+        "with streams as (select *, row_number() over (partition by hop order by ttft_ms, attempt_id) as rank, "
+        "count(*) over (partition by hop) as n from attempts "
         "where vantage = 'probe' and hop is not null and variant = 'stream') "
-        "select * from streams where place = (n + 1) // 2 order by first_id"
+        "select s.* from streams s join hops h on h.hop = s.hop where s.rank = (s.n + 1) // 2 order by h.place"
     )
     longest = max((row["total_ms"] or 0.0 for row in found), default=0.0)
     return tuple(_arrival(store, row, longest) for row in found)

@@ -13,6 +13,10 @@ _ADVICE = {
     403: ": the key is refused, or somebody in between forbids this call",
     404: ": no such path or model (look at the path of the URL, --protocol and --model)",
     405: ": no API of this kind at this path (look at the path of the URL and --protocol)",
+    500: ": the application itself fails (look at its log)",
+    502: ": what stands in front gets no good answer from the application (look at the log of both)",
+    503: ": it has no free or no ready application (look at its health checks and at its load)",
+    504: ": what stands in front has waited too long for the application (look at the log of both)",
 }
 
 # Words of Server and Via, as they are written, and the product in whose name its fix stands.
@@ -74,7 +78,7 @@ def endings(store: Store) -> Mapping[str, str]:
         from   attempts a
         left   join facts f on f.attempt_id = a.attempt_id and f.name = 'ending'
         where  a.vantage = 'probe' and a.hop is not null and a.operation is distinct from 'probe'
-        and    a.outcome in ('failed', 'timeout', 'incomplete', 'rate_limited')
+        and    a.outcome in ('failed', 'timeout', 'incomplete', 'rate_limited', 'empty')
         group  by 1, 2, 3, 4
         order  by n desc, 2 nulls last, 3 nulls last, 4 nulls last
         """
@@ -87,8 +91,10 @@ def endings(store: Store) -> Mapping[str, str]:
 
 
 def _ending(status: int | None, told: str | None, retry_after_ms: float | None) -> str | None:
-    if status is None or status < 300 or told is not None:
+    if status is None or status < 300 or status in (301, 302, 303, 307, 308):
         return told
+    if told is not None:
+        return f"{told}{_ADVICE.get(status, '')}"
     asks = f" and asks to wait {retry_after_ms / 1000:.0f} s" if retry_after_ms is not None else ""
     return f"it answers {status}{asks}{_ADVICE.get(status, '')}"
 

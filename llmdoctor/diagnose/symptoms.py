@@ -25,8 +25,9 @@ def judge_symptoms(store: Store, fronts: Fronts, book: Rulebook, skip: Collectio
     `skip` are ids that the user asked to ignore; they are judged and shown as suppressed."""
     found: list[Symptom] = []
     doubt = distrust(store)
+    by_hop = bool(store.run("select 1 from attempts where vantage = 'probe' and hop is not null limit 1"))
     for rule in book.symptoms:
-        judged = _judge(store, fronts, rule, rule.id in skip)
+        judged = _judge(store, fronts, rule, rule.id in skip, by_hop)
         found += (_doubted(one, doubt) for one in judged) if doubt and rule.id in OF_TIMES else judged
     ended = endings(store)
     found = [
@@ -37,7 +38,8 @@ def judge_symptoms(store: Store, fronts: Fronts, book: Rulebook, skip: Collectio
     return sorted(found, key=lambda one: (order.index(one.state), -SEVERITIES.index(one.severity), one.id, one.subject))
 
 
-def _judge(store: Store, fronts: Fronts, rule: SymptomRule, ignored: bool) -> Iterator[Symptom]:
+def _judge(store: Store, fronts: Fronts, rule: SymptomRule, ignored: bool, by_hop: bool) -> Iterator[Symptom]:
+    """`by_hop`: there is a probe, whose few requests mix places and kinds: it is judged place by place only."""
     choice = fronts.choose(rule.needs, rule.min_rows)
     if choice.vantage is None:
         yield _undecided(rule, "unknown", choice.why_not(rule.min_rows))
@@ -47,6 +49,8 @@ def _judge(store: Store, fronts: Fronts, rule: SymptomRule, ignored: bool) -> It
     except StoreError as error:
         yield _undecided(rule, "failed", f"{rule.page.path}:{rule.query.line}: {error}")
         return
+    if by_hop:
+        rows = [row for row in rows if row["vantage"] != "probe" or row["subject"] != "all"]
     if not rows:
         yield _undecided(rule, "unknown", "not decidable from these rows")
     held = sorted((row for row in rows if row["holds"]), key=lambda row: (-(row["affected"] or 0), row["subject"]))

@@ -6,7 +6,7 @@ import ssl
 from dataclasses import dataclass
 
 from llmdoctor.probe.coding import CodingError
-from llmdoctor.probe.exchange import FRAMING_ERRORS, Ending, Phase
+from llmdoctor.probe.exchange import FRAMING_ERRORS, Ending, Limits, Phase
 from llmdoctor.probe.lookup import UnknownNameError
 from llmdoctor.probe.recorder import CancelledError, ExpiredError, Recorder
 from llmdoctor.probe.tls import reason_of
@@ -17,12 +17,6 @@ _RESPONSE = re.compile(rb"HTTP/1\.[01] \d{3} ")
 _SETUP = ("dns", "connect", "tls")
 # After these the answer is usable and whole as far as can be told; they are noted beside it.
 _HARMLESS = {"trailing_bytes", "tls_cut", "coding_unknown", "coding_trailing"}
-_WAITED = {
-    "connect": "no connection within the limit",
-    "first_token": "nothing was generated within the limit for the first token",
-    "idle": "nothing came for longer than the limit for silence",
-    "total": "the answer had not ended within the limit for the whole",
-}
 
 
 @dataclass(frozen=True)
@@ -35,20 +29,33 @@ class Ended:
     framing_error: str | None = None
 
 
+def _waited(phase: Phase, limits: Limits) -> Ended:
+    told = {
+        "connect": f"no connection within {limits.connect_s:g} s: the host is down, or something on the way drops it",
+        "first_token": f"nothing was generated within {limits.first_token_s:g} s (--first-token-timeout waits longer)",
+        "idle": f"nothing came for {limits.idle_s:g} s within the answer (--idle-timeout waits longer)",
+        "total": f"the answer had not ended after {limits.total_s:g} s (--total-timeout waits longer)",
+    }
+    return Ended("timeout", told[phase], timeout_phase=phase)
+
+
 def ended_by(error: Exception, recorder: Recorder) -> Ended | None:
     """What an error of ours, of the system or of TLS means; None for those of HTTP."""
     match error:
         case ExpiredError():
-            return Ended("timeout", _WAITED[error.phase], timeout_phase=error.phase)
+            return _waited(error.phase, recorder.limits)
         case TimeoutError() if recorder.stage in _SETUP:
-            return Ended("timeout", _WAITED["connect"], timeout_phase="connect")
+            return _waited("connect", recorder.limits)
         case CodingError():
             return broken_framing(str(error))
         case OSError():
             return _of_system(error, recorder)
     plain: dict[type[Exception], tuple[Ending, str]] = {
         CancelledError: ("cancelled", "no more was wanted"),
-        FullError: ("too_large", "the answer is larger than the limit of what is read"),
+        FullError: (
+            "too_large",
+            f"the answer is larger than {recorder.limits.read_bytes / (1 << 20):.3g} MB, and is not read on",
+        ),
         UnknownNameError: ("dns", f"the name has no address: {error}"),
         TunnelError: ("unreachable", str(error)),
     }
@@ -60,7 +67,7 @@ def _of_system(error: OSError, recorder: Recorder) -> Ended:
         return Ended("tls", reason_of(error))
     words = os.strerror(error.errno).lower() if error.errno else "no reason given"
     if isinstance(error, ConnectionRefusedError):
-        return Ended("refused", "nothing listens there: connection refused")
+        return Ended("refused", "nothing listens there: connection refused (does the service run, is the port right?)")
     if recorder.stage == "tls":
         return Ended("tls", f"the connection broke within the TLS handshake: {words}")
     if recorder.stage in _SETUP:

@@ -1,21 +1,25 @@
 """Which requests to send over which hops, in which order, within which budget."""
 
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-BASE_TOKENS, SHORT_TOKENS, LONG_TOKENS, LASTING_TOKENS = 96, 12, 400, 4000
-"""Lengths of answers: the usual one, one so short that a fake stream is early, one of more than 64 KB on the wire (a
+from llmdoctor.errors import InputError
+
+BASE_TOKENS, SHORT_TOKENS, LONG_TOKENS, LASTING_TOKENS = 96, 16, 400, 4000
+"""Lengths of answers: the usual one, one so short that a fake stream is early
+(the Responses API takes no less), one of more than 64 KB on the wire (a
 chunk of a chat completion takes 200 bytes and more), and one that lasts for minutes."""
 
 
 @dataclass(frozen=True)
 class Hop:
-    """A place on the way. `connect_to` is HOST:PORT to go to while Host and SNI stay those of the URL."""
+    """A place on the way. `connect_to` is HOST:PORT to go to while Host and SNI stay those of the URL. `place` is its
+    number, 1 for the application; `plan` gives it."""
 
     name: str
     url: str
     connect_to: str | None = None
+    place: int = 1
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ BROWSER = "gzip, deflate, br, zstd"
 ONCE = ("encoded", "long", "http2", "tools", "lasting")
 """Experiments of one stream to each place: what is found in one is looked at once more."""
 DROPPED_FIRST = ("tools", "http2", "cheap", "pair", "whole", "long", "encoded", "short")
-"""What goes when the budget is too small, first to last. The streams over all hops stay."""
+"""What goes when the budget is too small, first to last. Streams over all hops stay, though in fewer rounds."""
 
 
 def plan(
@@ -80,9 +84,15 @@ def plan(
     secure: bool = False,
 ) -> Plan:
     """The requests of one probe. `hops` from the application outwards. Rounds go over all hops in turn (A B A B), so
-    that what changes with time changes for all of them. `secure`: HTTP/2 can be tried at the outermost hop."""
+    that what changes with time changes for all of them. `secure`: HTTP/2 can be tried at the outermost hop. InputError
+    where the budget is too small for one stream over each hop; for fewer rounds than `repeat` it may be."""
+    if budget < len(hops):
+        raise InputError(
+            f"--budget {budget}: {len(hops)} places need at least {len(hops)} requests; name fewer, or allow more"
+        )
+    hops = [replace(hop, place=number) for number, hop in enumerate(hops, 1)]
     inner, outer = hops[0], hops[-1]
-    rounds = [Step(hop, "stream") for _ in range(repeat) for hop in hops]
+    rounds = [Step(hop, "stream") for _ in range(min(repeat, budget // len(hops))) for hop in hops]
     more: dict[str, list[Step]] = {}
     if not quick:
         more["short"] = [Step(hop, "short", SHORT_TOKENS) for _ in range(2) for hop in _ends(hops)]
@@ -104,18 +114,6 @@ def plan(
             return replace(found, spare=max(0, budget - found.requests))
         more.pop(left[0])
         dropped.append(left[0])
-
-
-def without_dead(wanted: Plan, dead: Collection[Hop]) -> Plan:
-    """The plan with two streams, and no more, over each place where nothing answers: twice is no chance, and each may
-    take as long as the limits allow."""
-    asked: Counter[Hop] = Counter()
-    steps = []
-    for step in wanted.steps:
-        asked[step.hop] += 1
-        if step.hop not in dead or (step.variant == "stream" and asked[step.hop] <= 2):
-            steps.append(step)
-    return replace(wanted, steps=tuple(steps))
 
 
 def within(wanted: Plan, seconds_each: float, tokens_each_second: float, most_s: float) -> Plan:

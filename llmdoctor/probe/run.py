@@ -3,7 +3,9 @@
 import json
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -12,7 +14,7 @@ from llmdoctor.probe.client import send
 from llmdoctor.probe.exchange import Action, Exchange, Limits, Read, Request
 from llmdoctor.probe.lag import Lag, Watch, loop_lag
 from llmdoctor.probe.pieces import CONTENT, Placed
-from llmdoctor.probe.plan import ONCE, Hop, Plan, Step, expected_s, within, without_dead
+from llmdoctor.probe.plan import DROPPED_FIRST, ONCE, Hop, Plan, Step, expected_s, within
 from llmdoctor.probe.protocols import Dialect, load, path_for
 from llmdoctor.probe.reading import Reading
 from llmdoctor.probe.trace import LAG_MS, Ask, Trace
@@ -23,6 +25,12 @@ milliseconds since its send (None = it is being sent)."""
 
 MOST_S = 90.0
 """Longest time that the optional experiments may take."""
+MOST_WAITED = 2
+"""Requests of one hop that may run into a limit of ours: twice is no chance, and each takes as long as it may."""
+WARM_TOKENS = 16
+"""Length of the first answer: the least that the Responses API takes."""
+MODELS_S = 10.0
+"""Seconds for the list of models: it costs a server nothing."""
 MOST_AGAIN = 3
 """Most requests that are sent once more because the client itself lagged."""
 CUT_MS = 1000.0
@@ -49,32 +57,104 @@ class Target:
 def run(
     target: Target, wanted: Plan, seen: Seen | None = None, left_out: Callable[[Sequence[str]], None] | None = None
 ) -> Iterator[Trace]:
-    """One trace a request, in the order of the plan; the warm-up of each hop is not among them. The plan loses its
-    optional experiments where the first answers show that they would take too long; `left_out` is told which."""
+    """One trace a request, in the order of the plan. The warm-up of a hop is not among them, unless the hop gives no
+    answer to it: see `_Worth`. The plan loses its optional experiments where they would take, or have taken, too long;
+    `left_out` is told which."""
     lag = loop_lag()
-    warm = {step.hop: _one(target, replace(step, max_tokens=8), 0, None) for step in _first_of_each_hop(wanted.steps)}
-    wanted = without_dead(wanted, [hop for hop, trace in warm.items() if trace.exchange.status is None])
-    if answered := [trace for trace in warm.values() if trace.exchange.status is not None]:
+    hops = list(dict.fromkeys(step.hop for step in wanted.steps))
+    warm = _warm_up(target, wanted)
+    if answered := [warm[hop] for hop in hops if warm[hop].exchange.status is not None]:
         first, pace = _pace(answered[-1])
         wanted = within(wanted, first, pace, MOST_S) if expected_s(wanted, first, pace) > MOST_S else wanted
     if left_out is not None:
         left_out(wanted.dropped)
-    numbers: dict[tuple[str, str], int] = {}
+    numbers: Counter[tuple[str, str]] = Counter()
     usual: dict[Hop, float] = {}
+    worth = _Worth(warm)
+    late: dict[str, None] = {}
+    begun = time.monotonic()
     with Watch() as watch:
         again, spare = MOST_AGAIN, wanted.spare
+
+        def carried_out(step: Step) -> list[Trace]:
+            return [_with_lag(one, lag, watch) for one in _carried_out(target, step, numbers, seen)]
+
         for step in wanted.steps:
-            traces = [_with_lag(one, lag, watch) for one in _carried_out(target, step, numbers, seen)]
-            if again and spare and not step.beside and max(one.loop_lag_ms or 0.0 for one in traces) > LAG_MS:
+            if step.hop in worth.given_up:
+                continue
+            if step.variant in DROPPED_FIRST and time.monotonic() - begun > MOST_S:
+                late[step.variant] = None
+                continue
+            traces = [] if worth.silent(step.hop) else carried_out(step)
+            lagged = [one for one in traces if one.usable() and (one.loop_lag_ms or 0.0) > LAG_MS]
+            if again and spare and not step.beside and lagged:
                 again, spare = again - 1, spare - 1
                 numbers[step.hop.name, step.variant] -= 1
-                traces = [_with_lag(one, lag, watch) for one in _carried_out(target, step, numbers, seen)]
+                traces = carried_out(step)
             yield from traces
+            yield from (_with_lag(_counted(one, numbers), lag, watch) for one in worth.told_by(step.hop, traces))
+            if step.hop in worth.given_up:
+                continue
             if step.variant == "stream":
                 usual[step.hop] = max(usual.get(step.hop, 0.0), traces[-1].arrivals())
             if spare and step.variant in ONCE and _doubtful(traces[-1], usual.get(step.hop, 0.0)):
                 spare -= 1
-                yield from (_with_lag(one, lag, watch) for one in _carried_out(target, step, numbers, seen))
+                yield from carried_out(step)
+    if late and left_out is not None:
+        left_out(tuple(late))
+
+
+class _Worth:
+    """Which hops are worth another request. One that is silent is not; nor one whose first two answers are none, one
+    that has used up a limit twice, or one whose answer has no end."""
+
+    def __init__(self, warm: Mapping[Hop, Trace]) -> None:
+        self.given_up: set[Hop] = set()
+        self._warm = warm
+        self._doubted = {hop for hop, trace in warm.items() if not trace.usable()}
+        self._ran_out: Counter[Hop] = Counter()
+
+    def silent(self, hop: Hop) -> bool:
+        """Whether its warm-up used up a limit, so that nothing more is asked of it."""
+        return hop in self._doubted and self._warm[hop].ran_out()
+
+    def told_by(self, hop: Hop, traces: Sequence[Trace]) -> list[Trace]:
+        """Takes note of what a hop answered; returns its warm-up where that is to count, as all or half of the answers
+        of a hop that gives none."""
+        if hop in self._doubted and not (traces and traces[0].usable()):
+            self.given_up.add(hop)
+            return [self._warm[hop]]
+        self._doubted.discard(hop)
+        self._ran_out[hop] += traces[0].ran_out()
+        if self._ran_out[hop] == MOST_WAITED or traces[0].endless():
+            self.given_up.add(hop)
+        return []
+
+
+def _warm_up(target: Target, wanted: Plan) -> dict[Hop, Trace]:
+    """The first answer of each hop, all asked at once: nobody waits for one silent hop after the other. An answer that
+    is far longer than what was asked for is not read to its end."""
+    found: dict[Hop, Trace] = {}
+
+    def ask(step: Step) -> None:
+        found[step.hop] = _one(target, replace(step, max_tokens=WARM_TOKENS), 0, None, most=8 * WARM_TOKENS)
+
+    threads = [
+        threading.Thread(target=ask, args=(step,), daemon=True, name="warm-up")
+        for step in _first_of_each_hop(wanted.steps)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def _counted(trace: Trace, numbers: Counter[tuple[str, str]]) -> Trace:
+    """A warm-up that is to count after all, under the next number of its kind."""
+    key = (trace.ask.hop, trace.ask.variant)
+    numbers[key] += 1
+    return replace(trace, ask=replace(trace.ask, number=numbers[key]))
 
 
 def _with_lag(trace: Trace, lag: Lag, watch: Watch) -> Trace:
@@ -102,7 +182,7 @@ def with_model(target: Target, step: Step) -> Target:
     if target.model or target.body is not None:
         return target
     try:
-        listed = json.loads(_cheap(target, step, "models", 1).exchange.body)["data"]
+        listed = json.loads(_cheap(target, step, "models", 1, MODELS_S).exchange.body)["data"]
         return replace(target, model=str(listed[0]["id"]))
     except (ValueError, KeyError, IndexError, TypeError):
         return target
@@ -123,10 +203,10 @@ def _pace(trace: Trace) -> tuple[float, float]:
     return content[0] / 1000, min(1000.0, (len(content) - 1) * 1000 / (content[-1] - content[0]))
 
 
-def _carried_out(target: Target, step: Step, numbers: dict[tuple[str, str], int], seen: Seen | None) -> Iterator[Trace]:
+def _carried_out(target: Target, step: Step, numbers: Counter[tuple[str, str]], seen: Seen | None) -> Iterator[Trace]:
     def number() -> int:
         key = (step.hop.name, step.variant)
-        numbers[key] = numbers.get(key, 0) + 1
+        numbers[key] += 1
         return numbers[key]
 
     if not step.beside:
@@ -150,21 +230,37 @@ def _carried_out(target: Target, step: Step, numbers: dict[tuple[str, str], int]
     yield beside
 
 
-def _one(target: Target, step: Step, number: int, seen: Seen | None, begun: threading.Event | None = None) -> Trace:
-    """One call. `begun` is set when its first byte is there (or, of a pair, when it is on its way)."""
+def _one(
+    target: Target,
+    step: Step,
+    number: int,
+    seen: Seen | None,
+    begun: threading.Event | None = None,
+    most: int | None = None,
+) -> Trace:
+    """One call. `begun` is set when its first byte is there (or, of a pair, when it is on its way). With `most`,
+    reading stops after so many chunks."""
     dialect = load(target.dialect)
-    ask = Ask(step.hop.name, step.variant, number, target.model, _route(step.hop.url), step.stream, step.max_tokens)
+    hop = step.hop
+    ask = Ask(
+        hop.name, step.variant, number, target.model, _route(hop.url), step.stream, step.max_tokens, place=hop.place
+    )
     live = Reading(dialect, step.stream)
+    chunks = 0
     if begun is not None and step.beside == "pair":
         threading.Timer(0.05, begun.set).start()
 
     def on_read(read: Read) -> Action | None:
+        nonlocal chunks
         content = sum(one.piece.kind in CONTENT and one.piece.text_chars > 0 for one in live.feed(read.data))
+        chunks += content
         if begun is not None:
             begun.set()
         for _ in range(content if seen else 0):
             assert seen is not None
             seen(step.hop.name, step.variant, number, read.at_ms)
+        if most is not None and chunks > most:
+            return "stop"
         return None if content else "waiting"
 
     if seen is not None:
@@ -179,16 +275,17 @@ def _one(target: Target, step: Step, number: int, seen: Seen | None, begun: thre
     return Trace(ask, exchange, tuple(placed), again.ending())
 
 
-def _cheap(target: Target, step: Step, variant: str, number: int) -> Trace:
+def _cheap(target: Target, step: Step, variant: str, number: int, most_s: float = 30.0) -> Trace:
     """A request that costs the server nothing: what it waits, the server's loop was busy."""
     parts = urlsplit(step.hop.url)
     url = urlunsplit((parts.scheme, parts.netloc, "/v1/models", "", ""))
     headers = tuple(load(target.dialect).headers(target.key, parts.hostname or "").items()) + target.headers
-    most_s = min(30.0, target.limits.first_token_s)
+    most_s = min(most_s, target.limits.first_token_s)
     limits = replace(target.limits, first_token_s=most_s, total_s=most_s)
     request = Request(url, "GET", headers, b"", step.hop.connect_to, target.resolve, verify=target.verify)
     exchange: Exchange = send(request, limits)
-    return Trace(Ask(step.hop.name, variant, number, "", "/v1/models", False, None), exchange, (), None)
+    ask = Ask(step.hop.name, variant, number, "", "/v1/models", False, None, place=step.hop.place)
+    return Trace(ask, exchange, (), None)
 
 
 def _request(target: Target, step: Step, dialect: Dialect) -> Request:

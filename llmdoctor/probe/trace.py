@@ -3,7 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, timedelta
+from email.utils import parsedate_to_datetime
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -34,6 +35,7 @@ class Ask:
     route: str
     stream: bool
     max_tokens: int | None
+    place: int = 1
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,19 @@ class Trace:
     def request_id(self) -> str:
         """The name of the request within its probe."""
         return f"{self.ask.hop}-{self.ask.variant}-{self.ask.number}"
+
+    def usable(self) -> bool:
+        """Whether an answer came that is neither a refusal nor an error: worth asking for more of them."""
+        good = self.exchange.status is not None and self.exchange.status < 300 and not self.ran_out()
+        return good and (self.ending is None or self.ending.problem is None)
+
+    def ran_out(self) -> bool:
+        """Whether one of our limits ended it, of time or of size."""
+        return self.exchange.ending in ("timeout", "too_large")
+
+    def endless(self) -> bool:
+        """Whether an answer flowed until it had used up the time or the size for a whole one."""
+        return self.exchange.ending == "too_large" or (self.ran_out() and self.exchange.timeout_phase == "total")
 
     def timed(self) -> list[tuple[float, int, Placed]]:
         """(milliseconds since the send, number of the read, piece) for each piece: the read that brought the last byte
@@ -176,8 +191,16 @@ def _error(trace: Trace) -> str | None:
 
 
 def _retry_after(exchange: Exchange) -> float | None:
+    """Seconds, or a date (RFC 9110, section 10.2.3), which counts from now on."""
     text = exchange.fact("retry_after") or ""
-    return float(text) * 1000 if text.isdigit() and len(text) < 9 else None
+    if text.isascii() and text.isdigit() and len(text) < 9:
+        return float(text) * 1000
+    try:
+        until = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    until = until if until.tzinfo else until.replace(tzinfo=UTC)
+    return max(0.0, round((until - exchange.started_at).total_seconds() * 1000 - exchange.phases.end))
 
 
 def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
@@ -189,6 +212,7 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
             yield "protocol_fault", name
     if told := _ended(trace):
         yield "ending", told
+    yield "place", f"{trace.ask.place:02d}"
     if trace.loop_lag_ms is not None:
         yield "loop_lag_ms", f"{trace.loop_lag_ms:.3f}"
 
@@ -197,11 +221,21 @@ def _ended(trace: Trace) -> str | None:
     """One plain sentence about an answer that is none, or not whole; of its body the title of an HTML page at most."""
     exchange, ending = trace.exchange, trace.ending
     if exchange.redirect_to is not None:
-        return f"it redirects to {exchange.redirect_to}, which was not followed"
+        if exchange.redirects:
+            return f"it redirects to {exchange.redirect_to} even after {len(exchange.redirects)} redirects: in a circle"
+        return f"it redirects to {exchange.redirect_to}, which was not followed (probe that, if it is right)"
     if exchange.ending != "complete":
         return exchange.detail or None
     if ending is not None and ending.shape == "html" and ending.problem is not None:
-        return f"it answers with {ending.problem.message}"
+        status = f"{exchange.status} " if exchange.status and exchange.status >= 300 else ""
+        return f"it answers {status}with {ending.problem.message}"
+    if ending is not None and ending.outcome == "empty":
+        broken = next((FAULTS[name].text for name in sorted(ending.faults) if FAULTS[name].level != "note"), "")
+        return "the answer holds no text" + (
+            f": {broken[0].lower()}{broken[1:].rstrip('.')}"
+            if broken
+            else " (look at the path, --protocol and --model)"
+        )
     return None
 
 

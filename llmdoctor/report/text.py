@@ -166,6 +166,8 @@ def _finding(screen: Screen, finding: Finding, verbose: bool, first: bool) -> No
         screen.flow(prose.plain(symptom.why), "   ", "   ")
     elif symptom.self_explained:
         return
+    elif not finding.best and symptom.reason:
+        screen.flow(f"It ends so: {symptom.reason}", "   ", "   ")
     elif not finding.best:
         screen.flow("No cause is supported by these logs; see what could not be checked.", "   ", "   ")
     elif finding.unexplained is not None and finding.unexplained >= 0.1:
