@@ -402,3 +402,21 @@ def test_calls_that_wait_in_a_proxy_show_none() -> None:
     found = diagnosed(held("proxy"))
     assert "high_ttft" in seen(found)
     assert "connection_pool_limit" not in causes(found)
+
+
+def test_what_is_shown_of_a_storm_and_how_many_it_hits_are_of_the_same_stretch() -> None:
+    """80 tasks, the last 20 of which are tried twice: 0.25 retries each over the log, one each in its worst stretch."""
+
+    def storm(every: int) -> list[Row]:
+        return [
+            {"at_s": 2 * task + number, "task_id": f"t{task}", "attempt": number + 1, "total_ms": 500,
+             "outcome": "failed" if number < again(task, every) else "completed"}
+            for task in range(80)
+            for number in range(again(task, every) + 1)
+        ]  # fmt: skip
+
+    def again(task: int, every: int) -> int:
+        return int(task >= 60 or task % every == 0)
+
+    assert seen(diagnosed(storm(1000)))["retry_storm"] == (1.0, 10)
+    assert seen(diagnosed(storm(5)))["retry_storm"] == (0.4, 8)

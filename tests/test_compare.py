@@ -163,7 +163,7 @@ def test_the_published_form_is_plain_json_with_fixed_keys() -> None:
     assert plain["schema"] == "llmdoctor.comparison/1"
 
 
-@pytest.mark.parametrize("lost", ["verdict", "symptoms", "window", "inputs", "version"])
+@pytest.mark.parametrize("lost", ["verdict", "symptoms", "window", "version"])
 def test_a_damaged_report_is_named(lost: str) -> None:
     plain = dict(told(rows(1, replace(CALM, n=20))).plain)
     del plain[lost]

@@ -161,9 +161,19 @@ def test_the_picture_shows_where_the_stream_was_held(served: str, held: str, tmp
     said = cli(held + PATH, "--direct", served, "--quick", cwd=tmp_path).stdout.splitlines()
     at = next(number for number, line in enumerate(said) if line.startswith("How one answer arrived"))
     direct, public = said[at + 1], said[at + 2]
-    assert direct.count("│") > 20
+    assert direct.count("│") > 10
     assert public.count("│") + public.count("█") <= 2
     assert all(len(line) <= 80 for line in said)
+
+
+def test_a_probe_is_told_place_by_place_and_nothing_mixes_them(served: str, held: str, tmp_path: Path) -> None:
+    cli(held + PATH, "--direct", served, "--json", "r.json", "-o", "r.html", cwd=tmp_path)
+    found = json.loads((tmp_path / "r.json").read_text())
+    assert not [one for one in found["symptoms"] if (one["vantage"], one["subject"]) == ("probe", "all")]
+    assert (found["metrics"], found["timeouts"], found["timeline"]["bins"], found["story"]) == ([], [], [], None)
+    page = (tmp_path / "r.html").read_text()
+    assert "Over time" not in page
+    assert "How one answer arrived" in page
 
 
 def test_keys_and_prompts_are_nowhere(served: str, tmp_path: Path) -> None:

@@ -46,3 +46,9 @@ def test_tells_verdict_finding_cause_evidence_fix_and_gaps() -> None:
         "- `queue_ms` would tell more about `long_queue`",
     ):
         assert words in text
+
+
+def test_punctuation_around_a_word_that_is_no_plain_text_stays_outside_of_its_code() -> None:
+    assert markdown.escaped("calls fail (kind=one_two); more") == "calls fail (`kind=one_two`); more"
+    assert markdown.escaped("see <b>, then *x*.") == "see `<b>`, then `*x*`."
+    assert markdown.escaped("](javascript:x)") == "`](javascript:x`)"

@@ -36,13 +36,12 @@ class Side:
         """What is told of this side."""
         window, verdict = self.plain["window"], self.plain["verdict"]
         sample = self.sample(vantage)
-        rows = sum(one["rows"] for one in self.plain["inputs"])
         return Source(
             self.path,
             self.kind,
             self.plain["version"],
             vantage,
-            sample.n if sample else rows,
+            sample.n if sample else None,
             window["from"],
             window["to"],
             verdict["level"],

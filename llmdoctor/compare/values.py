@@ -35,13 +35,14 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Source:
-    """One side: where it came from (`kind`: report, store or logs), where its requests were seen, how many, when."""
+    """One side: where it came from (`kind`: report, store or logs), where its requests were seen, how many (None where
+    no figures of them are kept), when."""
 
     path: str
     kind: str
     version: str
     vantage: str | None
-    n: int
+    n: int | None
     window_from: str | None
     window_to: str | None
     verdict: str

@@ -90,7 +90,7 @@ def diagnose(store: Store, book: Rulebook, options: Options | None = None) -> Di
         samples=take_samples(store, fronts),
         pictures=pictures(store, fronts, book, findings, over_time),
         shifts=shifts,
-        story=tell(store, judged, findings, over_time, shifts),
+        story=tell(store, judged, findings, over_time, shifts) if over_time.vantage else None,
         limits=advise_limits(store, fronts, findings),
     )
 

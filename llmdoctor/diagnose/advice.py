@@ -57,8 +57,9 @@ and    ({SUCCESS} or {GIVEN_UP})
 
 def advise_timeouts(store: Store, fronts: Fronts, incident: bool) -> tuple[TimeoutAdvice, ...]:
     """Advice for the outermost vantage, per model and route with at least 20 successes, the busiest first. `incident`:
-    something is wrong in these logs, so their successes are slower than those of a usual day, and the basis says so."""
-    if not fronts.vantages:
+    something is wrong in these logs, so their successes are slower than those of a usual day, and the basis says so.
+    None from a probe, which asks for short answers."""
+    if not fronts.vantages or fronts.vantages[0] == "probe":
         return ()
     fronts.use(fronts.vantages[0])
     groups = store.rows(GROUPS)

@@ -99,9 +99,10 @@ def list_inputs(store: Store) -> tuple[InputFile, ...]:
 
 
 def list_metrics(store: Store) -> tuple[Metric, ...]:
-    """Percentiles as `stats` computed them, rounded, the outermost vantage first and the biggest population first."""
+    """Percentiles as `stats` computed them, rounded, the outermost vantage first and the biggest population first. None
+    of a probe: its few requests go to several places, on purpose in several ways."""
     rows = store.rows(
-        "select q.* from quantiles q join vantages v using (vantage)"
+        "select q.* from quantiles q join vantages v using (vantage) where q.vantage <> 'probe'"
         " order by v.depth, q.n desc, q.model, q.stream, q.name"
     )
     figures = [name for name in store.columns("quantiles") if name.startswith("p") or name in ("low", "high")]
@@ -121,8 +122,9 @@ def window(store: Store) -> tuple[str | None, str | None]:
 
 def timeline(store: Store, fronts: Fronts) -> Timeline:
     """At most 120 equal bins of the outermost vantage, of the two years around the middle start: one wrong clock must
-    not flatten the rest. P99 only where a bin has 100 requests."""
-    if not fronts.vantages:
+    not flatten the rest. P99 only where a bin has 100 requests. Nothing of a probe: its requests go to several places
+    in turn, and their course is that of its plan."""
+    if not fronts.vantages or fronts.vantages[0] == "probe":
         return Timeline(None, 0, ())
     fronts.use(fronts.vantages[0])
     middle = store.run("select epoch_us(quantile_disc(started_at, 0.5)) from front")[0][0]
@@ -218,12 +220,12 @@ def verdict(symptoms: Sequence[Symptom], causes: Sequence[Cause], command: str) 
     if absent & set(DECIDES_LATENCY) and absent >= set(DECIDES_ERRORS):
         live = [place for one in symptoms if one.id == "burst_delivery" and (place := _place(one)) is not None]
         if not live and any(_place(one) for one in symptoms if one.id == "high_ttft"):
-            text = "Nothing is seen to be wrong, but whether the stream is live could not be told: too few pieces came."
+            text = "No limit is seen to be broken, but whether the stream is live cannot be told: too few pieces came."
             return Verdict("undetermined", text, "Probe again with a --body that gives a longer answer in text.")
         told = f"The stream is live at {' and at '.join(live)}. " if live else ""
         return Verdict("healthy", f"{told}No limit is broken: latency and errors were checked and are fine.", "")
     what = [word for word, ids in (("latency", DECIDES_LATENCY), ("errors", DECIDES_ERRORS)) if not absent & set(ids)]
-    text = f"Nothing is seen to be wrong, but {' and '.join(what)} could not be decided from these logs."
+    text = f"No limit is seen to be broken, but {' and '.join(what)} could not be decided from these logs."
     return Verdict("undetermined", text, "See what could not be checked, and which field would unlock it.")
 
 

@@ -150,7 +150,9 @@ def short(comparison: Comparison) -> Baseline:
 
 def side(source: Source) -> str:
     """What was compared: path, how many requests, seen where, when."""
-    parts = [figures.line(source.path), figures.plural(source.n, "request")]
+    parts = [figures.line(source.path)]
+    if source.n is not None:
+        parts.append(figures.plural(source.n, "request"))
     if source.vantage:
         parts.append(f"at {figures.line(source.vantage)}")
     if window := figures.span(source.window_from, source.window_to):

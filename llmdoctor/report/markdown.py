@@ -12,6 +12,7 @@ __all__ = ["MOST", "code", "escaped", "render"]
 # A word of letters, digits and harmless punctuation stays as it is; any other becomes code, in which nothing is markup.
 _PLAIN = re.compile(r"(?:[^\W_]|[,;'\"%.:/=()+!?-])+|&")
 _LINK = re.compile(r"://|www\.", re.IGNORECASE)
+_AROUND = re.compile(r"(\(?)(.*?)([),;.:]*)", re.DOTALL)
 _SPAN = re.compile(r"`([^`\n]+)`")
 
 
@@ -31,7 +32,11 @@ def code(text: str, longest: int = 120) -> str:
 
 
 def _word(word: str) -> str:
-    return word if not word or (_PLAIN.fullmatch(word) and not _LINK.search(word)) else code(word)
+    """The word, as code where it is not plain; the punctuation around it stays outside."""
+    if not word or (_PLAIN.fullmatch(word) and not _LINK.search(word)):
+        return word
+    before, core, after = _AROUND.fullmatch(word).groups()  # type: ignore[union-attr]  # it matches any word
+    return f"{before}{code(core)}{after}" if core else code(word)
 
 
 def _fenced(rows: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ def title(where: Where) -> str:
     """Which requests: "llama-70b, streamed, chat, at client"."""
     streamed = {True: "streamed", False: "not streamed", None: ""}[where.stream]
     words = (where.model or "model not named", streamed, where.operation or "", f"at {where.vantage}")
-    return ", ".join(figures.line(word) for word in words if word)
+    return ", ".join(figures.cut(figures.line(word), 60) for word in words if word)
 
 
 def kinds(where: Where) -> list[str]:
