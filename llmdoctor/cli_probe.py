@@ -288,9 +288,24 @@ def _sent(target: "Target", wanted: "Plan", given: dict[str, Any]) -> tuple[list
     except KeyboardInterrupt:
         notes.append(f"Interrupted after {len(traces)} of {wanted.requests} requests: this is what they showed.")
         return traces, notes, False
+    notes += _same_places(wanted, traces)
     if dropped:
         notes.append(f"Not looked at, for the budget of requests or time: {', '.join(dropped)}.")
     return traces, notes, True
+
+
+def _same_places(wanted: "Plan", traces: Sequence["Trace"]) -> list[str]:
+    """A note where two hops are one: the same URL at the same address."""
+    urls = {step.hop.name: step.hop.url for step in wanted.steps}
+    names: dict[tuple[str, str], dict[str, None]] = {}
+    for trace in traces:
+        if (address := trace.exchange.address) is not None:
+            names.setdefault((urls[trace.ask.hop], address), {})[trace.ask.hop] = None
+    return [
+        f"{' and '.join(same)} are one and the same place, {address}: nothing that lies between them was looked at."
+        for (_, address), same in names.items()
+        if len(same) > 1
+    ]
 
 
 def _diagnosed(path: str, url: str, given: dict[str, Any], said: Sequence[str]) -> "Diagnosis":

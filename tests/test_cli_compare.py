@@ -169,3 +169,26 @@ def test_errors_are_one_line_with_what_to_do(folder: Path, words: list[str], cod
     assert len(done.stderr.splitlines()) == 1
     assert says in done.stderr
     assert done.stdout == ""
+
+
+SAMPLES = Path(__file__).parents[1] / "sample_logs"
+
+
+def test_a_finding_is_new_where_the_figure_of_the_same_attempts_says_so(tmp_path: Path) -> None:
+    done = run("compare", SAMPLES / "healthy", SAMPLES / "client_timeout_short", "--json", "-", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    [share] = [one for one in found["figures"] if one["name"] == "timeout_share"]
+    [finding] = [one for one in found["findings"] if one["id"] == "client_timeouts"]
+    assert (share["state"], finding["turn"]) == ("worse", "appeared")
+
+
+def test_a_probe_has_no_number_of_requests_and_its_lines_are_not_taken_for_one(tmp_path: Path) -> None:
+    row = {"vantage": "probe", "hop": "public", "variant": "stream", "stream": True, "outcome": "completed"}
+    lines = [
+        {**row, "request_id": f"public-stream-{n}", "ttft_ms": 100, "total_ms": 900, "started_at": START.isoformat()}
+        for n in range(6)
+    ]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said = run("compare", "t.jsonl", "t.jsonl", cwd=tmp_path).stdout
+    assert "Before: t.jsonl, 20" in said
+    assert "requests" not in said

@@ -686,7 +686,10 @@ def test_connect_to_keeps_the_name_in_the_handshake(tmp_path: Path) -> None:
 def test_a_port_without_tls_is_told() -> None:
     with Server(says(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as server:
         exchange = ask(server.url.replace("http:", "https:"))
-    assert (exchange.ending, exchange.detail) == ("tls", "what answers on that port speaks no TLS")
+    assert (exchange.ending, exchange.detail) == (
+        "tls",
+        "what answers on that port speaks no TLS (is it http:// there?)",
+    )
 
 
 def test_tls_that_ends_without_farewell_leaves_a_body_without_length_in_doubt(pem: Path) -> None:

@@ -176,6 +176,12 @@ def test_a_probe_is_told_place_by_place_and_nothing_mixes_them(served: str, held
     assert "How one answer arrived" in page
 
 
+def test_one_place_under_two_names_is_told(served: str, tmp_path: Path) -> None:
+    place = served.removeprefix("http://")
+    said = cli(served + PATH, "--direct", place, "--quick", "--repeat", "1", cwd=tmp_path).stdout
+    assert f"direct and public are one and the same place, {place}" in " ".join(said.split())
+
+
 def test_keys_and_prompts_are_nowhere(served: str, tmp_path: Path) -> None:
     key = "sk-test-abcdEFGH1234567890abcdEFGH"
     command = [sys.executable, "-m", "llmdoctor", "probe", served + PATH, "--quick", "--repeat", "1", "--key-env", "K"]

@@ -26,7 +26,7 @@ def compare(before: Side, after: Side, command: str) -> Comparison:
     first, second = before.sample(vantage), after.sample(vantage)
     figures = changes(first, second) if first and second else ()
     changed = others(first, second) if first and second else ()
-    findings = turned(before, after, max(first.clustered, second.clustered) if first and second else 1.0)
+    findings = turned(before, after, max(first.clustered, second.clustered) if first and second else 1.0, figures)
     return Comparison(
         command=command,
         version=__version__,

@@ -1,12 +1,12 @@
 """What became of the findings: appeared, cleared, better, worse, or near its limit on both sides."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from llmdoctor.compare.numbers import shares_differ
 from llmdoctor.compare.sides import Side
-from llmdoctor.compare.values import Seen, Turn, Turned
+from llmdoctor.compare.values import Change, Seen, Turn, Turned
 from llmdoctor.diagnose.values import SEVERITIES
 
 SURE = 3.0
@@ -15,16 +15,24 @@ FACTOR = 1.25
 CLUSTERED = 3.0
 """Attempts come in clusters even where blocks of time do not show it: conversations, retries."""
 
+MEASURED_AS = {"client_timeouts": "timeout_share", "errors": "error_share"}
+"""Findings over all attempts whose share is a figure as well: what the figure says, tested by itself with blocks of
+time, holds for the finding."""
+
 Plain = Mapping[str, Any]
 
 
-def turned(before: Side, after: Side, clustered: float) -> tuple[Turned, ...]:
+def turned(before: Side, after: Side, clustered: float, figures: Sequence[Change] = ()) -> tuple[Turned, ...]:
     """Every symptom that is present on a side, with what became of it: the worse ones and those that matter first.
-    `clustered`: so many slow attempts tell no more than one."""
+    `clustered`: so many slow attempts tell no more than one; `figures`: what was compared beside the findings."""
     keys = dict.fromkeys(
         (one["id"], one["subject"]) for side in (before, after) for one in side.symptoms if one["state"] == "present"
     )
-    found = [_turned(before, after, name, subject, clustered) for name, subject in keys]
+    measured = {one.name: one.state for one in figures}
+    found = [
+        _as_measured(_turned(before, after, name, subject, clustered), measured.get(MEASURED_AS.get(name, ""), ""))
+        for name, subject in keys
+    ]
     order: tuple[Turn, ...] = ("appeared", "worse", "cleared", "better", "same", "near", "untold")
     return tuple(sorted(found, key=lambda one: (order.index(one.turn), -_severity(one), one.id, one.subject)))
 
@@ -48,6 +56,13 @@ def _turned(before: Side, after: Side, name: str, subject: str, clustered: float
         cause_before=_best(before, name, subject),
         cause_after=_best(after, name, subject),
     )
+
+
+def _as_measured(found: Turned, state: str) -> Turned:
+    """The finding, no longer as near its limit where the figure of the same attempts moved beyond noise."""
+    turns: dict[str, Turn] = {"worse": "appeared", "better": "cleared"}
+    settled = found.turn == "near" and found.subject == "all" and state in turns
+    return replace(found, turn=turns[state]) if settled else found
 
 
 def _row(side: Side, name: str, subject: str) -> Plain | None:

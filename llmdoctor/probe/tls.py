@@ -51,9 +51,11 @@ def peek(address: Address, host: str, timeout_s: float) -> Certificate | None:
 def reason_of(error: ssl.SSLError) -> str:
     """Why there is no TLS session, as one plain phrase."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the certificate is not trusted: {error.verify_message.rstrip('.')}"
+        return (
+            f"the certificate is not trusted: {error.verify_message.rstrip('.')} (--insecure goes on without the check)"
+        )
     if isinstance(error, ssl.SSLEOFError):
         return "the connection was closed within the TLS handshake"
     if error.reason in _NO_TLS:
-        return "what answers on that port speaks no TLS"
+        return "what answers on that port speaks no TLS (is it http:// there?)"
     return f"TLS failed: {(error.reason or 'no reason given').replace('_', ' ').lower()}"
