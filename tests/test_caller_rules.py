@@ -104,8 +104,15 @@ def test_jobs_that_time_out_and_come_again_are_paid_each_time_though_the_caller_
     assert affected == 20
     assert share == pytest.approx(20 * 2000 / (20 * 2000 + 120 * 200), rel=1e-5)
     assert seen(found)["duplicate_work"][1] == 15
-    assert causes(found)["timeout_resubmission"] >= 0.8
+    assert causes(found)["timeout_resubmission"] >= 0.7
     assert found.causes[0].id == "timeout_resubmission"
+
+
+def test_streams_that_are_cut_on_their_way_and_asked_again_are_a_limit_too_short() -> None:
+    client, gateway = given_up(finishes=True)
+    whole = diagnosed([row | {"stream": False} for row in client] + gateway)
+    streamed = diagnosed([row | {"stream": True, "ttft_ms": 900.0} for row in client] + gateway)
+    assert (whole.causes[0].id, streamed.causes[0].id) == ("timeout_resubmission", "client_timeout_short")
 
 
 def test_where_the_server_stops_the_resubmission_wastes_little() -> None:
