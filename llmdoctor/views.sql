@@ -36,6 +36,15 @@ select f.attempt_id, f.vantage, f.started_at, f.outcome, f.timeout_phase, f.stre
 from   front f
 left   join inner_side i on i.attempt_id = f.attempt_id;
 
+-- One row: how the time of a large log is cut where pages count what runs beside what. They put the events of every `every`th
+-- bin in order, with 50,000 to 100,000 starts in all, and only sum those of the others. A small log is one bin.
+create view cutting as
+select greatest(1, floor(count(*) / 5e4)) as every,
+       case when count(*) < 1e5 then 1e18
+            else greatest(1, floor((percentile_disc(0.95) within group (order by unix_micros(started_at))
+                                    - percentile_disc(0.05) within group (order by unix_micros(started_at))) / (count(*) * 0.9 / 5e2))) end as bin_us
+from   front;
+
 -- One row per front attempt of a task that was tried more than once: its place among the tries and the wait since the
 -- try before.
 create view tries as
@@ -50,12 +59,10 @@ join   front f on t.attempt_id = f.attempt_id;
 -- repeats. `repeated`: such a repeat within 10 s (a minute after one that did not complete), or of a batch, or in a block
 -- (half or more of what its caller sends from the first to the last): what many people ask, and monitors, come singly.
 create view reruns as
-with several as (
-    select coalesce(prompt_hash, idempotency_key) as request from front group by coalesce(prompt_hash, idempotency_key) having count(*) > 1
-), asked as (
+with asked as (
     select f.*, s.request, coalesce(f.caller, '') || ' ' || coalesce(f.conversation_id, '') as whose
-    from   several s
-    join   front f on coalesce(f.prompt_hash, f.idempotency_key) = s.request
+    from   asked_again s
+    join   front f on f.vantage = s.vantage and coalesce(f.prompt_hash, f.idempotency_key) = s.request
     where  f.started_at is not null and not coalesce(f.cache_hit, false) and coalesce(f.operation, '') not in ('embeddings', 'probe')
 ), given_up as (
     select attempt_id, paid_tokens, coalesce(server_outcome = 'completed' and joined_by <> 'time', false) as finished
@@ -194,7 +201,7 @@ group  by coalesce(f.task_id, f.trace_id);
 -- One row per streamed front attempt that brought content; lump columns only where its chunks were timed.
 create view streams as
 with lumped as (
-    select attempt_id, count(*) as lumps, sum(chunks) as timed_chunks, max(chunks) as largest_lump,
+    select attempt_id, count(*) as lumps, cast(sum(chunks) as bigint) as timed_chunks, max(chunks) as largest_lump,
            max(at_ms) - min(at_ms) as spread_ms,
            percentile_disc(0.5) within group (order by gap_ms) as lump_gap_ms,
            percentile_disc(0.5) within group (order by bytes)  as lump_bytes
@@ -320,11 +327,9 @@ select t.attempt_id, t.hop, t.since, t.wall_ms, b.n as on_wall, exp((b.bin + 2) 
 from   timed t
 join   tallest b on b.place_of_kind = 1 and coalesce(b.hop, '') = coalesce(t.hop, '') and b.since = t.since and t.bin in (b.bin, b.bin + 1);
 
--- One row per streamed front attempt of at least 32 pieces that was waited for: does its content come at once?
--- Tokens of hidden reasoning are no pieces; a chunk stands for four tokens at most where chunks were counted. Lumps are
--- seen where pieces were timed; else where the longest gap is 30 mean gaps or more in 3 of 10 streams, and alike in them.
--- Streams of a probe are not among them: `probes` holds each place against the next.
-create view bursts as
+-- One row per streamed front attempt of at least 32 pieces that was waited for. Tokens of hidden reasoning are no pieces; a
+-- chunk stands for four tokens at most where chunks were counted. `gap_ratio`: the longest gap by the mean one.
+create view long_streams as
 with sized as (
     select s.attempt_id, s.vantage, s.started_at, s.model, s.ttft_ms, s.total_ms, s.max_gap_ms, s.chunks, s.spread_ms,
            s.lumps, s.timed_chunks, s.lump_gap_ms, s.lump_bytes,
@@ -337,22 +342,27 @@ with sized as (
                 then s.max_gap_ms * (s.chunks - 1) / nullif(s.spread_ms, 0) end as gap_ratio
     from   streams s
     where  coalesce(s.cache_hit, false) = false and s.hop is null
-), longer as (
-    select * from sized where pieces >= 32 and total_ms >= 300
-), alike as (
+)
+select * from sized where pieces >= 32 and total_ms >= 300;
+
+-- One row of `long_streams` each: does its content come at once? Lumps are seen where pieces were timed; else where the
+-- longest gap is 30 mean gaps or more in 3 of 10 streams, and alike in them. Streams of a probe are not among them:
+-- `probes` holds each place against the next.
+create view bursts as
+with alike as (
     select vantage,
            count_if(gap_ratio >= 30) >= 0.3 * count(*) and count_if(gap_ratio >= 30) >= 5
            and percentile_disc(0.75) within group (order by case when gap_ratio >= 30 then gap_ratio end)
                <= 1.6 * percentile_disc(0.25) within group (order by case when gap_ratio >= 30 then gap_ratio end) as lumps
-    from   longer
+    from   long_streams
     group  by vantage
 )
 select l.attempt_id, l.vantage, l.started_at, l.model, l.ttft_ms, l.total_ms, l.max_gap_ms, l.chunks, l.spread_ms,
        l.tokens, l.pieces, l.timed, l.lump_bytes, coalesce(l.lump_gap_ms, l.max_gap_ms) as lump_gap_ms,
-       l.ttft_ms >= 0.9 * l.total_ms and l.spread_ms < 1.0 * (l.pieces - 1) as one_burst,
+       l.ttft_ms >= 0.9 * l.total_ms and l.spread_ms < l.pieces - 1 as one_burst,
        coalesce(case when l.timed then l.lumps >= 2 and l.timed_chunks >= 8 * l.lumps and l.lump_gap_ms >= 50
                      else a.lumps and l.gap_ratio >= 30 end, false)        as lumpy
-from   longer l
+from   long_streams l
 join   alike a on a.vantage = l.vantage;
 
 -- One row per place of a probe, numbered from the application outwards: as the probe tells, else as its first round went.

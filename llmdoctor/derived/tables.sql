@@ -22,6 +22,10 @@ create table tried (
     retry                   boolean       -- this one is a retry, not another call of the task
 );
 
+-- The requests (the prompt, else the idempotency key) that a vantage saw more than once. Filled by asked_again.sql where
+-- there is any.
+create table asked_again (vantage varchar, request varchar);
+
 -- One row per task, or lone call, that has timed stages, and part of its critical path: queue, prepare, retrieval, tool,
 -- generate, delivery, a stage's own name, or between (nothing named ran). The parts of a unit add up to its whole_ms.
 -- Filled by path.sql where there are stages at all.

@@ -17,8 +17,8 @@ Tokens = frozenset[str]
 
 TABLES = (
     "attempts", "front", "chunks", "facts", "stages", "task_events", "engine_samples", "inputs", "rejects",
-    "bad_fields", "secrets", "expected", "in_flight", "pairs", "lumps", "tried", "vantages", "slices", "quantiles",
-    "walls", "segments", "silences", "path", "staged", "task_audit",
+    "bad_fields", "secrets", "expected", "in_flight", "pairs", "lumps", "tried", "asked_again", "vantages", "slices",
+    "quantiles", "walls", "segments", "silences", "path", "staged", "task_audit",
 )  # fmt: skip
 # What makes a row of a table unique: the last key of an ORDER BY comes from here (or from a GROUP BY).
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -118,9 +118,10 @@ def views() -> Iterator[tuple[str, str]]:
 
 
 def _derived() -> Iterator[tuple[str, str]]:
-    """Name and SELECT of the derived table that stands for columns of attempts, as views do."""
-    head, _, body = _bare("derived/tried.sql").strip().rstrip(";").partition("\n")
-    yield head.split()[-1], body
+    """Name and SELECT of the derived tables that stand for columns of attempts, as views do."""
+    for file in ("tried", "asked_again"):
+        head, _, body = _bare(f"derived/{file}.sql").strip().rstrip(";").partition("\n")
+        yield head.split()[-1], body
 
 
 def _bare(file: str) -> str:
