@@ -13,7 +13,7 @@ from llmdoctor.store import Row, Store
 MOST_VANTAGES = 3
 MOST_KINDS = 40
 MOST_VALUES = 12
-ENOUGH_ROWS = 200_000  # for what is no figure, every k-th row will do
+ENOUGH_ROWS = 200_000  # of more, every k-th is looked at for curves, kinds and traits; counts of figures are of all
 SHOWN = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
 # Where the distribution is known; an interval ends between two of them.
 SHARES = (
@@ -40,7 +40,7 @@ def _sample(store: Store, vantage: str) -> Sample:
     step = max(1, n // ENOUGH_ROWS)
     totals, total_kinds = _kinds(store, "total_ms", 2, step)
     firsts, first_kinds = _kinds(store, "ttft_ms", 1, step)
-    times, slow = _times(store, vantage, block)
+    times, slow = _times(store, vantage, block, step)
     outcomes, failed = _outcomes(store, block)
     return Sample(
         vantage=vantage,
@@ -52,22 +52,23 @@ def _sample(store: Store, vantage: str) -> Sample:
         total_kinds=total_kinds,
         firsts=firsts,
         first_kinds=first_kinds,
-        traits=(*_numbers(store, step), *_values(store)),
+        traits=(*_numbers(store, step), *_values(store, step)),
     )
 
 
 # --- figures
 
 
-def _times(store: Store, vantage: str, block: str) -> tuple[list[Figure], float]:
+def _times(store: Store, vantage: str, block: str, step: int) -> tuple[list[Figure], float]:
     """The figures of durations, and how much their slow twentieth comes in episodes."""
     source = f"from ({MEASURED}) as m where vantage = '{vantage}'"
     asked = ", ".join(
         f"count({name}) as {name}_n, count_if({name} is not null and {name}_cut) as {name}_cut" for name in TAKEN
     )
     counts = store.rows(f"select {asked} {source}")[0]
+    some = f"{source} and attempt_id % {step} = 0"
     curves = {
-        name: curve(store, source, name, counts[f"{name}_cut"] > 0, SHARES) for name in TAKEN if counts[f"{name}_n"]
+        name: curve(store, some, name, counts[f"{name}_cut"] > 0, SHARES) for name in TAKEN if counts[f"{name}_n"]
     }
     wanted = [
         (name, q, word, value)
@@ -181,16 +182,16 @@ NUMBERS = {
 def _numbers(store: Store, step: int) -> tuple[Trait, ...]:
     asked = ", ".join(f"{sql} as {name}" for name, sql in NUMBERS.items())
     row: Mapping[str, float | None] = store.rows(
-        f"select {asked} from front f left join in_flight i on i.attempt_id = f.attempt_id"
+        f"select {asked} from front f join expected i on i.attempt_id = f.attempt_id and i.attempt_id % {step} = 0"
         f" where f.attempt_id % {step} = 0"
     )[0]
     # First tries only: a storm of retries is no more demand. The middle nine tenths of them, for one wrong clock would
     # stretch the log over years.
     spans = store.run(
-        "select count(*) * 0.9"
+        f"select count(*) * {step} * 0.9"
         " / nullif(epoch(quantile_disc(started_at, 0.95)) - epoch(quantile_disc(started_at, 0.05)), 0)"
         " from front where attempt_id not in (select attempt_id from tried where retry)"
-        " and time_basis is distinct from 'relative'"
+        f" and time_basis is distinct from 'relative' and attempt_id % {step} = 0"
     )[0][0]
     per_minute = spans * 60 if spans and math.isfinite(spans) else None
     return tuple(
@@ -198,11 +199,11 @@ def _numbers(store: Store, step: int) -> tuple[Trait, ...]:
     )
 
 
-def _values(store: Store) -> tuple[Trait, ...]:
+def _values(store: Store, step: int) -> tuple[Trait, ...]:
     found = []
     for name in ("model", "app_version", "prompt_version", "instance", "region", "route"):
         rows = store.run(
-            f"select {name}, count(*) as n from front where {name} is not null"
+            f"select {name}, count(*) * {step} as n from front where {name} is not null and attempt_id % {step} = 0"
             f" group by 1 order by n desc, 1 limit {MOST_VALUES}"
         )
         if rows:
