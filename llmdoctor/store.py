@@ -6,6 +6,7 @@ duckdb. Results come back as plain Python values; `arrow` hands a result to pola
 
 import json
 import re
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -21,6 +22,9 @@ Row = dict[str, Any]
 # Errors about a value; those of the parser and the binder quote the statement, which tells the user what to change.
 _QUOTES_DATA = ("Conversion Error", "Invalid Input Error", "Out of Range Error", "Constraint Error")
 
+MEMORY = "60%"
+"""Of what the machine (or the container) has, where the user does not say."""
+
 # ':name' outside strings, quoted identifiers and comments, and not the second half of '::'.
 _LIMIT = re.compile(r"('(?:[^']|'')*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/|::)|:([a-z_][a-z0-9_]*)", re.DOTALL)
 
@@ -29,9 +33,14 @@ class Store:
     """One database, in memory or in a file. Use as a context manager."""
 
     def __init__(self, path: Path | None = None, memory: str | None = None, threads: int | None = None) -> None:
-        config: dict[str, str | bool | int | float | list[str]] = {"autoinstall_known_extensions": False}
-        if memory:
-            config["memory_limit"] = memory
+        # What does not fit waits in a folder that nobody else can read: by itself DuckDB would take one in the working
+        # directory. The rest of the memory is for what polars holds meanwhile.
+        self._spill = tempfile.TemporaryDirectory(prefix="llmdoctor-", ignore_cleanup_errors=True)
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "autoinstall_known_extensions": False,
+            "memory_limit": memory or MEMORY,
+            "temp_directory": self._spill.name,
+        }
         if threads:
             config["threads"] = threads
         self._closing: list[Callable[[], object]] = []
@@ -45,6 +54,7 @@ class Store:
             for setting in ("allocator_flush_threshold", "allocator_bulk_deallocation_flush_threshold"):
                 self._db.execute(f"set {setting} = '16GB'")
         except duckdb.Error as error:
+            self._spill.cleanup()
             raise StoreError(f"{path or 'database'}: {first_line(error)}") from error
 
     def __enter__(self) -> "Store":
@@ -58,6 +68,7 @@ class Store:
         try:
             self._db.close()
         finally:
+            self._spill.cleanup()
             for clean in self._closing:
                 clean()
 

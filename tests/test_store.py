@@ -125,6 +125,17 @@ def test_a_sealed_store_reaches_no_file_and_no_setting(sql: str, tmp_path: Path)
         assert store.run("select 1") == [(1,)]
 
 
+def test_what_does_not_fit_into_memory_waits_outside_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sql = "select max(n) from (select row_number() over (order by hash(range), range) as n from range(3_000_000))"
+    with Store(memory="64MB") as store:
+        store.seal()
+        assert store.run(sql) == [(3_000_000,)]
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_error_without_text_still_has_a_line() -> None:
     assert first_line(ValueError("")) == "unknown error"
     assert first_line(ValueError("one  \ntwo")) == "one"
