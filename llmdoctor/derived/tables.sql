@@ -158,8 +158,6 @@ create table slices (
     calm_lift               double,       -- lift where little ran, null where that is too little to tell
     p_value                 double,
     significant             boolean,      -- Benjamini-Hochberg over all that were tried, and 1.5 times as likely
-    p99_ms                  double,
-    removed_p99_ms          double,       -- of all without this value
     explained_share         double        -- of all bad attempts, beyond what the others' share gives
 );
 

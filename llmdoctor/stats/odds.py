@@ -35,8 +35,6 @@ def slice_row(vantage: str, kind: str, dimension: str, count: Row, totals: Mappi
         "calm_lift": calm_lift,
         "p_value": math.erfc(abs(log_odds / error) / math.sqrt(2)),
         "significant": False,
-        "p99_ms": None,
-        "removed_p99_ms": None,
         "explained_share": max(0.0, a - (a + b) * c / (c + d)) / totals["bad"],
     }
 

@@ -8,7 +8,6 @@ import polars as pl
 from llmdoctor.stats.crossed import find_crossed
 from llmdoctor.stats.front import set_front
 from llmdoctor.stats.odds import passing, slice_row
-from llmdoctor.stats.quantiles import LEAST_ROWS
 from llmdoctor.store import Row, Store
 
 DIMENSIONS = ("instance", "app_version", "model", "region", "tenant")
@@ -28,7 +27,6 @@ def write_slices(store: Store, vantages: Sequence[str], alone: bool) -> None:
         for row in passing(tested):
             row["significant"] = True
         found = [*tested, *find_crossed(store, vantage, tuple(kinds), tested)]
-        found = [_with_removed(store, row, kinds[row["kind"]]) for row in found]
         store.insert("slices", list(found[0]) if found else [], [list(row.values()) for row in found])
     store.script("drop view if exists judged; drop table if exists counted")
 
@@ -90,17 +88,3 @@ def _which(dimensions: Sequence[str]) -> str:
     """SQL for the name of the column that a row of the grouping sets stands for."""
     cases = " ".join(f"when grouping({name}) = 0 then '{name}'" for name in dimensions)
     return f"case {cases} end"
-
-
-def _with_removed(store: Store, row: Row, bad: str) -> Row:
-    """What the P99 of all would be without this value; only where the value stands out and there are rows enough."""
-    if row["lower_bound"] <= 0 or row["lift"] < 1.5 or row["rows_out"] < LEAST_ROWS[0.99]:
-        return row
-    same = f"coalesce({row['dimension']}, '(missing)') = ?" + (f" and {row['second']} = ?" if row["second"] else "")
-    p99, removed = store.run(
-        "select quantile_disc(total_ms, 0.99),"
-        f" quantile_disc(total_ms, 0.99) filter (not ({same}))"
-        f" from judged where ({bad}) is not null",
-        [row["own_value"], row["second_value"]] if row["second"] else [row["own_value"]],
-    )[0]
-    return row | {"p99_ms": p99, "removed_p99_ms": removed}
