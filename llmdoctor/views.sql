@@ -158,6 +158,7 @@ cross  join best b;
 -- One row per front attempt: is it `batch` work (it has a batch id, or "batch" or "bulk" in its operation, route, caller or
 -- tenant), and does a batch call run in the part of the log that it begins in (`beside`)? A part is a minute, of a shorter
 -- log a fortieth; `parts` says in how many anything happens, `batch_parts` in how many of them batch calls run.
+-- A log without batch work has no rows here.
 create view lanes as
 with marked as (
     select attempt_id, unix_micros(started_at) / 1e6 as at_s, unix_micros(coalesce(ended_at, started_at)) / 1e6 as end_s,
@@ -167,7 +168,9 @@ with marked as (
     from   front
     where  started_at is not null
 ), span as (
-    select min(at_s) as from_s, max(at_s) as to_s, greatest(least(60, (max(at_s) - min(at_s)) / 40), 1) as width_s from marked
+    select min(at_s) as from_s, max(at_s) as to_s, greatest(least(60, (max(at_s) - min(at_s)) / 40), 1) as width_s
+    from   marked
+    having count_if(batch) > 0
 ), placed as (
     select m.attempt_id, m.batch, floor((m.at_s - s.from_s) / nullif(s.width_s, 0)) as part,
            floor((least(m.end_s, s.to_s) - s.from_s) / nullif(s.width_s, 0))        as end_part
