@@ -36,10 +36,11 @@ select f.attempt_id, f.vantage, f.started_at, f.outcome, f.timeout_phase, f.stre
 from   front f
 left   join inner_side i on i.attempt_id = f.attempt_id;
 
--- One row: how the time of a large log is cut where pages count what runs beside what. They put the events of every `every`th
--- bin in order, with 50,000 to 100,000 starts in all, and only sum those of the others. A small log is one bin.
+-- One row: how the time of a large log is cut where pages count what runs beside what. They put the events of a `share` of the
+-- bins in order, with 50,000 to 100,000 starts in all, and only sum those of the others; which, the multiples of the golden
+-- section say: evenly spread, and in step with nothing that comes every minute. A small log is one bin.
 create view cutting as
-select greatest(1, floor(count(*) / 5e4)) as every,
+select least(1, 5e4 / nullif(cast(count(*) as double), 0)) as share,
        case when count(*) < 1e5 then 1e18
             else greatest(1, floor((percentile_disc(0.95) within group (order by unix_micros(started_at))
                                     - percentile_disc(0.05) within group (order by unix_micros(started_at))) / (count(*) * 0.9 / 5e2))) end as bin_us

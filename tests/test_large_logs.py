@@ -1,6 +1,5 @@
-"""Of a large log pages put only some bins of time in order (the view `cutting`): they must tell what the whole would."""
+"""Of a large log pages put only some bins of time in order (the view `cutting`): they tell what the whole would."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +15,8 @@ insert into attempts by name
 with drawn as (
     select range as n, hash(range, 1) % 1000 / 1000.0 as a, hash(range, 2) % 1000 / 1000.0 as b from range({ROWS})
 ), timed as (
-    select n, a, b, timestamptz '2026-03-01 10:00:00Z' + to_microseconds(n * 50_000 + cast(a * 40_000 as bigint)) as started_at,
+    select n, a, b,
+           timestamptz '2026-03-01 10:00:00Z' + to_microseconds(n * 50_000 + cast(a * 40_000 as bigint)) as started_at,
            case when n * 0.05 % 300 < 60 then 800 + 3000 * b else 200 + 100 * b end as ttft_ms
     from   drawn
 )
@@ -31,7 +31,7 @@ PIECES = [("kv_preemption", 2), ("queueing", 1), ("hol_long_outputs", 0), ("hol_
 
 
 @pytest.fixture(scope="module")
-def answers() -> Iterator[tuple[list[Any], list[Any]]]:
+def answers() -> tuple[list[Any], list[Any]]:
     """What the pieces answer from some bins, and from all of the log."""
     causes = {rule.id: rule for rule in rulebook.load().causes}
     with Store() as store:
@@ -39,9 +39,9 @@ def answers() -> Iterator[tuple[list[Any], list[Any]]]:
         store.script(LOG)
         prepare(store)
         cut = [store.ask(causes[rule].evidence[piece].query.text, {}) for rule, piece in PIECES]
-        store.script("create or replace view cutting as select 1.0 as every, 1e18 as bin_us")
+        store.script("create or replace view cutting as select 1.0 as share, 1e18 as bin_us")
         whole = [store.ask(causes[rule].evidence[piece].query.text, {}) for rule, piece in PIECES]
-    yield cut, whole
+    return cut, whole
 
 
 @pytest.mark.parametrize("place", range(len(PIECES)), ids=[f"{rule} {piece + 1}" for rule, piece in PIECES])

@@ -13,7 +13,7 @@ from llmdoctor.store import Row, Store
 MOST_VANTAGES = 3
 MOST_KINDS = 40
 MOST_VALUES = 12
-ENOUGH_ROWS = 200_000  # of more, every k-th is looked at for curves, kinds and traits; counts of figures are of all
+ENOUGH_ROWS = 200_000  # of more, one in k is looked at for curves, kinds and traits; counts of figures are of all
 SHOWN = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
 # Where the distribution is known; an interval ends between two of them.
 SHARES = (
@@ -56,6 +56,12 @@ def _sample(store: Store, vantage: str) -> Sample:
     )
 
 
+def _some(step: int, of: str = "") -> str:
+    """One attempt in `step`, as the multiples of the golden section say: evenly spread, and in step with no replicas or
+    models that take turns."""
+    return f"{of}attempt_id * 0.6180339887e0 % 1 < {1 / step!r}"
+
+
 # --- figures
 
 
@@ -66,7 +72,7 @@ def _times(store: Store, vantage: str, block: str, step: int) -> tuple[list[Figu
         f"count({name}) as {name}_n, count_if({name} is not null and {name}_cut) as {name}_cut" for name in TAKEN
     )
     counts = store.rows(f"select {asked} {source}")[0]
-    some = f"{source} and attempt_id % {step} = 0"
+    some = f"{source} and {_some(step)}"
     curves = {
         name: curve(store, some, name, counts[f"{name}_cut"] > 0, SHARES) for name in TAKEN if counts[f"{name}_n"]
     }
@@ -152,7 +158,7 @@ def _kinds(store: Store, name: str, width: int, step: int) -> tuple[int, tuple[K
                quantile_disc({name}, {list(GRID)}::double[]) as grid
         from   front
         where  outcome in ('completed', 'unknown') and coalesce(cache_hit, false) = false and {name} is not null
-        {"and stream" if name == "ttft_ms" else ""} and attempt_id % {step} = 0
+        {"and stream" if name == "ttft_ms" else ""} and {_some(step)}
         group  by all
         order  by n desc, model nulls last, stream nulls last, input_band nulls last, output_band nulls last
         """
@@ -182,8 +188,8 @@ NUMBERS = {
 def _numbers(store: Store, step: int) -> tuple[Trait, ...]:
     asked = ", ".join(f"{sql} as {name}" for name, sql in NUMBERS.items())
     row: Mapping[str, float | None] = store.rows(
-        f"select {asked} from front f join expected i on i.attempt_id = f.attempt_id and i.attempt_id % {step} = 0"
-        f" where f.attempt_id % {step} = 0"
+        f"select {asked} from front f join expected i on i.attempt_id = f.attempt_id and {_some(step, 'i.')}"
+        f" where {_some(step, 'f.')}"
     )[0]
     # First tries only: a storm of retries is no more demand. The middle nine tenths of them, for one wrong clock would
     # stretch the log over years.
@@ -191,7 +197,7 @@ def _numbers(store: Store, step: int) -> tuple[Trait, ...]:
         f"select count(*) * {step} * 0.9"
         " / nullif(epoch(quantile_disc(started_at, 0.95)) - epoch(quantile_disc(started_at, 0.05)), 0)"
         " from front where attempt_id not in (select attempt_id from tried where retry)"
-        f" and time_basis is distinct from 'relative' and attempt_id % {step} = 0"
+        f" and time_basis is distinct from 'relative' and {_some(step)}"
     )[0][0]
     per_minute = spans * 60 if spans and math.isfinite(spans) else None
     return tuple(
@@ -203,7 +209,7 @@ def _values(store: Store, step: int) -> tuple[Trait, ...]:
     found = []
     for name in ("model", "app_version", "prompt_version", "instance", "region", "route"):
         rows = store.run(
-            f"select {name}, count(*) * {step} as n from front where {name} is not null and attempt_id % {step} = 0"
+            f"select {name}, count(*) * {step} as n from front where {name} is not null and {_some(step)}"
             f" group by 1 order by n desc, 1 limit {MOST_VALUES}"
         )
         if rows:
