@@ -42,8 +42,9 @@ left   join inner_side i on i.attempt_id = f.attempt_id;
 create view cutting as
 select least(1, 5e4 / nullif(cast(count(*) as double), 0)) as share,
        case when count(*) < 1e5 then 1e18
-            else greatest(1, floor((percentile_disc(0.95) within group (order by unix_micros(started_at))
-                                    - percentile_disc(0.05) within group (order by unix_micros(started_at))) / (count(*) * 0.9 / 5e2))) end as bin_us
+            else greatest(1, floor(5e2 * (percentile_disc(0.95) within group (order by unix_micros(started_at))
+                                          - percentile_disc(0.05) within group (order by unix_micros(started_at)))
+                                   / nullif(0.9e0 * count(*), 0))) end as bin_us      -- 500 starts
 from   front;
 
 -- One row per front attempt of a task that was tried more than once: its place among the tries and the wait since the
