@@ -40,12 +40,14 @@ left   join inner_side i on i.attempt_id = f.attempt_id;
 -- bins in order, with 50,000 to 100,000 starts in all, and only sum those of the others; which, the multiples of the golden
 -- section say: evenly spread, and in step with nothing that comes every minute. A small log is one bin.
 create view cutting as
-select least(1, 5e4 / nullif(cast(count(*) as double), 0)) as share,
-       case when count(*) < 1e5 then 1e18
-            else greatest(1, floor(5e2 * (percentile_disc(0.95) within group (order by unix_micros(started_at))
-                                          - percentile_disc(0.05) within group (order by unix_micros(started_at)))
-                                   / nullif(0.9e0 * count(*), 0))) end as bin_us      -- 500 starts
-from   front;
+with span as (
+    select cast(count(*) as double) as n, percentile_disc(0.05) within group (order by unix_micros(started_at)) as from_us,
+           percentile_disc(0.95) within group (order by unix_micros(started_at)) as to_us
+    from   front
+)
+select least(1e0, 5e4 / nullif(n, 0)) as share,
+       case when n < 1e5 then 0e0 else least(1e0, 0.9e0 * n / nullif(5e2 * cast(to_us - from_us as double), 0)) end as bins_per_us   -- 500 starts
+from   span;
 
 -- One row per front attempt of a task that was tried more than once: its place among the tries and the wait since the
 -- try before.

@@ -39,7 +39,7 @@ def answers() -> tuple[list[Any], list[Any]]:
         store.script(LOG)
         prepare(store)
         cut = [store.ask(causes[rule].evidence[piece].query.text, {}) for rule, piece in PIECES]
-        store.script("create or replace view cutting as select 1.0 as share, 1e18 as bin_us")
+        store.script("create or replace view cutting as select 1.0 as share, 0e0 as bins_per_us")
         whole = [store.ask(causes[rule].evidence[piece].query.text, {}) for rule, piece in PIECES]
     return cut, whole
 
