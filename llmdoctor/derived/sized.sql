@@ -5,7 +5,7 @@ select a.attempt_id,
        hash(hash(a.vantage, a.model), coalesce(a.stream, false))       as kind,
        cast(floor(log2(1 + greatest(a.input_tokens, 0))) as integer)   as input_band,
        cast(floor(log2(1 + greatest(a.output_tokens, 0))) as integer)  as output_band,
-       a.ttft_ms, a.total_ms,
+       greatest(a.input_tokens, 0) as input_tokens, greatest(a.output_tokens, 0) as output_tokens, a.ttft_ms, a.total_ms,
        a.outcome = 'completed' and coalesce(a.cache_hit, false) = false as answered,
        case when a.started_at <= a.ended_at and a.time_basis is distinct from 'relative'
             then epoch_us(a.started_at) end                            as start_us,

@@ -158,7 +158,7 @@ create table slices (
     calm_lift               double,       -- lift where little ran, null where that is too little to tell
     p_value                 double,
     significant             boolean,      -- Benjamini-Hochberg over all that were tried, and 1.5 times as likely
-    explained_share         double        -- of all bad attempts, beyond what the others' share gives
+    explained_share         double        -- of all time lost (of failed: of all failures), what would go if it were like the others
 );
 
 -- One row per lump of content chunks of one stream: chunks that came within a millisecond (or a twentieth of the mean

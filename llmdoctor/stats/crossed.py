@@ -17,7 +17,7 @@ from llmdoctor.store import Row, Store
 MOST_VALUES, LEAST_BAD, LEAST_REST = 20, 5, 10
 TIMES_REST = 2.0
 DIMENSIONS = ("instance", "app_version", "model", "region", "tenant")
-COUNTED = ("rows", "bad", "calm", "calm_bad")
+COUNTED = ("rows", "bad", "calm", "calm_bad", "lost")
 
 
 def find_crossed(store: Store, vantage: str, kinds: Sequence[str], singles: Sequence[Row]) -> list[Row]:

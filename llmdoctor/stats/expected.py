@@ -21,7 +21,8 @@ def write_expected(store: Store, vantages: Sequence[str], alone: bool) -> None:
     store.lend("sized_rows", pl.concat(rows))
     # How many rows are lent DuckDB does not know; as written, the small tables are those that are looked up.
     store.script("set disabled_optimizers = 'join_order,build_side_probe_side'")
-    store.script(package_sql("derived/expected.sql"))
+    for step in ("answered", "fit", "quiet", "fit", "expected"):
+        store.script(package_sql(f"derived/{step}.sql"))
     store.script("reset disabled_optimizers")
     store.take_back("sized_rows")
 

@@ -8,7 +8,7 @@ from llmdoctor.store import Row
 
 def slice_row(vantage: str, kind: str, dimension: str, count: Row, totals: Mapping[str, int]) -> Row:
     """One row of the table `slices`, not yet significant. `count` are the value and its attempts: `rows` judged and
-    `bad` ones, and those of calm periods; `totals` the same of all."""
+    `bad` ones, those of calm periods, and what they `lost` (ms, or failed attempts); `totals` the same of all."""
     a, b = count["bad"], count["rows"] - count["bad"]
     c, d = totals["bad"] - a, totals["rows"] - totals["bad"] - b
     log_odds = math.log((a + 0.5) / (b + 0.5)) - math.log((c + 0.5) / (d + 0.5))
@@ -18,6 +18,7 @@ def slice_row(vantage: str, kind: str, dimension: str, count: Row, totals: Mappi
     if calm_in >= 10 and calm_out >= 10 and totals["calm_bad"] >= 5:
         calm_lift = ((count["calm_bad"] + 0.5) / calm_in) / ((totals["calm_bad"] - count["calm_bad"] + 0.5) / calm_out)
     share_out = (c + 0.5) / (c + d)
+    lost_as_others = (a + b) * (totals["lost"] - count["lost"]) / (c + d)
     return {
         "vantage": vantage,
         "kind": kind,
@@ -35,7 +36,7 @@ def slice_row(vantage: str, kind: str, dimension: str, count: Row, totals: Mappi
         "calm_lift": calm_lift,
         "p_value": math.erfc(abs(log_odds / error) / math.sqrt(2)),
         "significant": False,
-        "explained_share": max(0.0, a - (a + b) * c / (c + d)) / totals["bad"],
+        "explained_share": max(0.0, count["lost"] - lost_as_others) / max(totals["lost"], 1),
     }
 
 

@@ -33,15 +33,19 @@ def write_slices(store: Store, vantages: Sequence[str], alone: bool) -> None:
 
 # Which attempts can be slow or failed, and which are. Slow: the slowest tenth by what they took against what their
 # tokens take in the quiet part of this log, at least half as much again; from three times on always, for where half of
-# all are slow the slowest tenth of them would point at a bystander. Null: not judged.
+# all are slow the slowest tenth of them would point at a bystander. Null: not judged. Time counts as lost from half as
+# much again on.
 JUDGED = f"""
 select {", ".join(f"f.{name}" for name in DIMENSIONS)}, f.total_ms, e.load <> 'busy' as calm, e.times,
+       case when e.times >= 1.5
+            then round(greatest(f.total_ms - e.expected_total_ms, f.ttft_ms - e.expected_ttft_ms, 0)) end as lost_ms,
        case when f.outcome not in ('unknown', 'cancelled', 'rate_limited')
             then f.outcome in ('failed', 'timeout', 'incomplete', 'empty') end as failed
 from   front f
 join   expected e on e.attempt_id = f.attempt_id
 """
-COUNTED = ("rows", "bad", "calm", "calm_bad")
+COUNTED = ("rows", "bad", "calm", "calm_bad", "lost")
+LOST = {"slow": "coalesce(sum(lost_ms), 0)", "failed": "count(*) filter (failed)"}
 SLOW_FROM = "select greatest(least(percentile_disc(0.9) within group (order by times), 3), 1.5) from expected"
 
 
@@ -50,7 +54,7 @@ def _count(store: Store, kinds: Mapping[str, str]) -> None:
     counts = ", ".join(
         f"count({bad}) as {kind}_rows, count(*) filter ({bad}) as {kind}_bad,"
         f" count(*) filter (({bad}) is not null and calm) as {kind}_calm,"
-        f" count(*) filter ({bad} and calm) as {kind}_calm_bad"
+        f" count(*) filter ({bad} and calm) as {kind}_calm_bad, {LOST[kind]} as {kind}_lost"
         for kind, bad in kinds.items()
     )
     names = ", ".join(DIMENSIONS)
