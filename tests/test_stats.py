@@ -152,3 +152,37 @@ def test_a_call_seen_from_two_sides_is_one_pair_and_retries_do_not_multiply_it()
             " join attempts a on a.attempt_id = p.attempt_id join attempts b on b.attempt_id = p.partner_id"
         )
     assert apart == [(200, "id")] * 3
+
+
+def test_a_share_of_lost_time_is_what_would_go_with_the_value() -> None:
+    """All replicas are late in the second half, one of them twice as much: most of it would stay without that one."""
+    rows = rows_of(None)
+    for place, row in enumerate(rows):
+        if place >= 300:
+            row["total_ms"] = float(str(row["total_ms"])) * (9 if row["instance"] == "i2" else 5)
+    with filled(rows) as store:
+        stats.prepare(store)
+        ((share,),) = store.run("select explained_share from slices where value = 'i2' and kind = 'slow'")
+    assert 0.1 < share < 0.4
+    with filled(rows_of("i2")) as store:
+        stats.prepare(store)
+        ((share,),) = store.run("select explained_share from slices where value = 'i2' and kind = 'slow'")
+    assert share > 0.9
+
+
+def test_what_an_answer_takes_follows_its_tokens_where_rows_are_few() -> None:
+    """Two models of one log, thirty answers each: no answer of a healthy one looks slow for being long."""
+    draw = random.Random(3)
+    rows: list[dict[str, object]] = []
+    for index in range(60):
+        pace = 40 if index % 2 else 12
+        asked, told = draw.randrange(200, 6000), draw.randrange(20, 800)
+        ttft_ms = 100 + asked * pace / 200
+        rows.append(
+            {"at_s": index * 50.0, "model": f"m{index % 2}", "stream": True, "input_tokens": asked}
+            | {"output_tokens": told, "ttft_ms": ttft_ms, "total_ms": ttft_ms + pace * told}
+        )
+    with filled(rows) as store:
+        stats.prepare(store)
+        ((least, most),) = store.run("select min(times), max(times) from expected")
+    assert 0.8 < least <= most < 1.25
