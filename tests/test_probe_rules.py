@@ -79,9 +79,12 @@ class _App(Answer):
             self.send(b"".join(pieces))
         else:
             pace = 0.003 if self.kind == "paced" else 0.005 * several
-            for piece in pieces:
+            for piece in pieces[: len(pieces) // 2] if self.kind == "cut" else pieces:
                 time.sleep(pace * piece.count(b"data: "))
                 self.send(piece)
+        if self.kind == "cut":
+            self.close_connection = True
+            return
         self.send(_event("", "stop") + (b"" if self.kind == "no_end" else b"data: [DONE]\n\n"))
         self.finish_stream()
 
@@ -220,6 +223,7 @@ CASES: Mapping[str, Callable[[], list[dict[str, Any]]]] = {
     "one stall": partial(_probed, partial(_app, "stalls"), [], ("direct",)),
     "document": partial(_probed, partial(_app, "json"), [], ("direct",)),
     "no end mark": partial(_probed, partial(_app, "no_end"), [], ("direct",)),
+    "cut in the middle": partial(_probed, partial(_app, "cut"), [], ("direct",), _streams),
     "several tokens an event": partial(_probed, partial(_app, "speculative"), [_held("none")], BOTH),
     "one at a time": partial(_probed, _one_at_a_time, [], ("direct",)),
     "short answers": partial(
@@ -347,6 +351,12 @@ def test_a_document_is_no_stream(judged: Judged) -> None:
 
 def test_a_missing_end_mark_is_a_fault_of_the_protocol(judged: Judged) -> None:
     assert ("protocol_fault", "fault=no_terminator at direct") in _findings(judged("no end mark"))
+
+
+def test_who_is_cut_off_in_the_middle_is_not_told_of_a_forgotten_mark(judged: Judged) -> None:
+    found = judged("cut in the middle")
+    assert ("incomplete_streams", "hop=direct") in _findings(found)
+    assert "missing_finish" not in {one.id for one in found.causes}
 
 
 def test_a_server_that_takes_one_at_a_time_is_found(judged: Judged) -> None:

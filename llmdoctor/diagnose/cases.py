@@ -33,9 +33,10 @@ PICKS = {
 
 
 def find_cases(store: Store, fronts: Fronts, findings: Sequence[Symptom]) -> tuple[CaseGroup, ...]:
-    """One group per kind (model, streamed or not) of the findings' vantages, the kinds with most attempts first."""
+    """One group per kind (model, streamed or not) of the findings' vantages, those with most attempts first. None of
+    a probe: its requests differ by place and by what was asked, and stand event by event in a picture of their own."""
     groups: list[tuple[str, str, dict[str, Row]]] = []
-    for vantage in dict.fromkeys(finding.vantage for finding in findings if finding.vantage):
+    for vantage in dict.fromkeys(one.vantage for one in findings if one.vantage and one.vantage != "probe"):
         fronts.use(vantage)
         kinds = store.rows(
             "select model, stream, count(*) as n from front where total_ms is not null"

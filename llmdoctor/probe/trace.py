@@ -187,6 +187,8 @@ def _outcome(trace: Trace) -> tuple[str, str | None]:
 def _error(trace: Trace) -> str | None:
     if trace.ending is not None and trace.ending.problem is not None:
         return trace.ending.problem.error_type
+    if trace.exchange.ending == "incomplete" and trace.ending is not None and trace.ending.outcome != "completed":
+        return "connection_reset"  # whoever is cut off learns of it by the framing; an orderly end says nothing
     return _ERROR.get(trace.exchange.ending)
 
 
