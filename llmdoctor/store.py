@@ -6,7 +6,9 @@ duckdb. Results come back as plain Python values; `arrow` hands a result to pola
 
 import json
 import re
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -35,11 +37,12 @@ class Store:
     def __init__(self, path: Path | None = None, memory: str | None = None, threads: int | None = None) -> None:
         # What does not fit waits in a folder that nobody else can read: by itself DuckDB would take one in the working
         # directory. The rest of the memory is for what polars holds meanwhile.
-        self._spill = tempfile.TemporaryDirectory(prefix="llmdoctor-", ignore_cleanup_errors=True)
+        folder = tempfile.mkdtemp(prefix="llmdoctor-")
+        self._remove_spill = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         config: dict[str, str | bool | int | float | list[str]] = {
             "autoinstall_known_extensions": False,
             "memory_limit": memory or MEMORY,
-            "temp_directory": self._spill.name,
+            "temp_directory": folder,
         }
         if threads:
             config["threads"] = threads
@@ -54,7 +57,7 @@ class Store:
             for setting in ("allocator_flush_threshold", "allocator_bulk_deallocation_flush_threshold"):
                 self._db.execute(f"set {setting} = '16GB'")
         except duckdb.Error as error:
-            self._spill.cleanup()
+            self._remove_spill()
             raise StoreError(f"{path or 'database'}: {first_line(error)}") from error
 
     def __enter__(self) -> "Store":
@@ -68,7 +71,7 @@ class Store:
         try:
             self._db.close()
         finally:
-            self._spill.cleanup()
+            self._remove_spill()
             for clean in self._closing:
                 clean()
 
