@@ -16,6 +16,10 @@ with task_steps as (   -- the words of different systems brought to few; `again`
                 else 'other' end as step
     from   task_events e
     where  e.task_id is not null and e."at" is not null
+), holes as (      -- most who run are named, yet more than one in twenty is not: then a result that is not named says nothing
+    select coalesce(count_if(worker is null) > 0.05 * count(*) and 2 * count(worker) > count(*), false) as patchy
+    from   task_steps
+    where  step = 'running'
 ), spaced as (
     select task, happened_at, at_us, state, worker, result_id, step,
            lag(step) over of_task as last_step, lag(worker) over of_task as last_worker, lag(at_us) over of_task as last_us
@@ -57,7 +61,7 @@ with task_steps as (   -- the words of different systems brought to few; `again`
            l.step, l.worker, l.at_us as step_us, coalesce(b.executions, 0) as executions, coalesce(b.overlapping, 0) as overlapping,
            b.again_us,
            coalesce(s.success_us < s.result_us - case when s.success_worker = s.result_worker then 0 else 1000000 end, false) as late_result,
-           s.success_us is not null and s.results = 0
+           s.success_us is not null and s.results = 0 and not h.patchy
                and count_if(s.success_us is not null and s.results > 0) over () >= 0.8 * count_if(s.success_us is not null) over () as no_result,
            s.cancels > 0 and s.success_us is not null                  as torn,
            coalesce(s.end_us < s.begin_us - 1000000, false)            as early_end,
@@ -66,6 +70,7 @@ with task_steps as (   -- the words of different systems brought to few; `again`
     from   summed s
     join   latest l on l.task = s.task and l.place = 1
     left   join begun b on b.task = s.task
+    cross  join holes h
 ), usual as (
     select count_if(run_us is not null) as waits, count_if(end_us is not null) as ends, max(alive_us) as log_us,
            percentile_disc(0.99) within group (order by run_us - first_us)                    as waited_us,
