@@ -18,6 +18,7 @@ from llmdoctor.store import Row, Store
 MAX_ADVICE = 12
 LEAST = 20
 # Successes needed for a quantile: nothing rarer than about 3 in n can be seen, and an interval needs as many.
+QUANTILES = (0.9, 0.95, 0.99, 0.999)
 CARRIED = ((3000, 0.999), (368, 0.99), (72, 0.95), (0, 0.9))
 # Clock -> the column it is read from, the margin on the quantile, the least that makes sense.
 CLOCKS = {
@@ -33,7 +34,7 @@ GROUPS = f"""
 select vantage, model, route, count(*) filter ({SUCCESS}) as n, count(*) filter ({GIVEN_UP}) as given_up,
        quantile_disc(total_ms, 0.5) filter ({GIVEN_UP}) as wall_ms,
        {", ".join(f"count({column}) filter ({SUCCESS}) as n_{column}" for column, *_ in CLOCKS.values())},
-       {", ".join(f"quantile_disc({column}, [0.9, 0.95, 0.99, 0.999]) filter ({SUCCESS}) as q_{column}"
+       {", ".join(f"quantile_disc({column}, {list(QUANTILES)}) filter ({SUCCESS}) as q_{column}"
                   for column, *_ in CLOCKS.values())}
 from   front f
 group  by vantage, model, route
@@ -85,13 +86,14 @@ def _advice(group: Row, limits: Mapping[str, float | None], shares: Mapping[str,
     )
 
 
-def _carried(n: int) -> float:
+def carried(n: int) -> float:
+    """The highest quantile of `QUANTILES` that so many successes can carry."""
     return next(quantile for least, quantile in CARRIED if n >= least)
 
 
 def _basis(n: int) -> str:
     doubt = "" if n >= 368 else "; few rows: at best a rough guide"
-    return f"{_carried(n) * 100:g} % quantile of {n} successful requests, with a margin{doubt}"
+    return f"{carried(n) * 100:g} % quantile of {n} successful requests, with a margin{doubt}"
 
 
 def _limit(store: Store, group: Row, clock: str) -> float | None:
@@ -99,16 +101,16 @@ def _limit(store: Store, group: Row, clock: str) -> float | None:
     n = int(group[f"n_{column}"])
     if n < LEAST:
         return None
-    quantile = _carried(n)
+    quantile = carried(n)
     if group["given_up"] and clock == "total_ms":
         same = {"model": group["model"], "route": group["route"]}
         value = cut_quantile(store, "given_up", WITH_GIVEN_UP, same, quantile).value
     else:
-        value = group[f"q_{column}"][(0.9, 0.95, 0.99, 0.999).index(quantile)]
-    return None if value is None else _round_up(max(float(value) * margin, least))
+        value = group[f"q_{column}"][QUANTILES.index(quantile)]
+    return None if value is None else round_up(max(float(value) * margin, least))
 
 
-def _round_up(value: float) -> float:
+def round_up(value: float) -> float:
     """Up to two significant digits: nobody sets a timeout of 12,347 ms."""
     step = 10.0 ** (math.floor(math.log10(value)) - 1)
     return six(math.ceil(value / step - 1e-9) * step) or value

@@ -6,10 +6,9 @@ of Google's SRE book ("Handling Overload"), and what it would have let through h
 answers that ended by themselves can carry, a third more.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from llmdoctor.diagnose.advice import CARRIED
+from llmdoctor.diagnose.advice import QUANTILES, carried, round_up
 from llmdoctor.diagnose.front import Fronts
 from llmdoctor.diagnose.replay import ABOUT, what_if
 from llmdoctor.diagnose.values import Advice, Symptom, six
@@ -22,6 +21,7 @@ BUDGET_S = 10
 LEAST_RETRIES = 10
 MARGIN = 1.3
 LEAST_ANSWERS = 72
+LEAST_CAP = 16
 MOST_ROUTES = 5
 MOST_AT_LEVELS = 200_000
 CUT_OFF = 0.05
@@ -63,7 +63,7 @@ select cast(sum(first_tries) as bigint) as first_tries, cast(sum(retries) as big
 from   stretches
 """
 
-LENGTHS = """
+LENGTHS = f"""
 with answers as (
     select model, route, output_tokens, max_tokens,
            coalesce(finish_reason in ('length', 'max_tokens', 'MAX_TOKENS', 'max_output_tokens'), false)
@@ -73,7 +73,7 @@ with answers as (
 )
 select model, route, count(*) as n, count_if(cut) as cut, count(max_tokens) as capped,
        quantile_disc(max_tokens, 0.5) as asked, sum(output_tokens) as tokens,
-       quantile_disc(output_tokens, [0.9, 0.95, 0.99, 0.999]) filter (not cut) as lengths
+       quantile_disc(output_tokens, {list(QUANTILES)}) filter (not cut) as lengths
 from   answers
 group  by model, route
 having count(*) >= $least
@@ -154,9 +154,9 @@ def _lengths(store: Store, vantage: str) -> Iterator[Advice]:
         n = int(row["n"])
         if row["cut"] > CUT_OFF * n:
             continue
-        quantile = next(q for least, q in CARRIED if n >= least)
-        usual = int(row["lengths"][(0.9, 0.95, 0.99, 0.999).index(quantile)])
-        cap = _round_up(usual * MARGIN)
+        quantile = carried(n)
+        usual = int(row["lengths"][QUANTILES.index(quantile)])
+        cap = int(round_up(max(usual * MARGIN, LEAST_CAP)))
         if row["asked"] is not None and 2 * row["capped"] >= n and row["asked"] <= 2 * cap:
             continue
         over = store.rows(BEYOND, {"cap": cap, "model": row["model"], "route": row["route"]})[0]
@@ -179,9 +179,3 @@ def _length(vantage: str, row: Row, limit: tuple[float, int, int], over: Mapping
 
 def _percent(share: float) -> str:
     return f"{share * 100:.{3 if share < 1 else 4}g} %"
-
-
-def _round_up(tokens: float) -> int:
-    """Up to two significant digits, 16 at least."""
-    step: int = 10 ** max(0, math.floor(math.log10(max(tokens, 1))) - 1)
-    return max(16, int(math.ceil(tokens / step - 1e-9) * step))

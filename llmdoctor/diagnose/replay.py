@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from llmdoctor.diagnose.front import Fronts
 from llmdoctor.diagnose.values import Advice, Symptom, six
-from llmdoctor.stats.quantiles import LEAST_ROWS
+from llmdoctor.stats.quantiles import LEAST_ROWS, nearest_rank
 from llmdoctor.store import Store
 
 MOST_CALLS = 5_000
@@ -149,7 +149,7 @@ def _distance(found: Sequence[float], wanted: Sequence[float]) -> float:
 
 
 def _quantile(values: Sequence[float], q: float) -> float:
-    return sorted(values)[math.ceil(q * len(values) - 1e-9) - 1]
+    return sorted(values)[nearest_rank(len(values), q) - 1]
 
 
 def _advice(kind: str, words: str, q: float, queue: Queue, n: int, tail: tuple[float, float], about: Symptom) -> Advice:

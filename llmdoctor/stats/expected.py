@@ -1,11 +1,11 @@
 """What an attempt of its kind takes (`expected`), what runs beside it (`in_flight`), who was tried again (`tried`)."""
 
-import math
 from collections.abc import Sequence
 
 import polars as pl
 
 from llmdoctor.stats.front import set_front
+from llmdoctor.stats.quantiles import nearest_rank
 from llmdoctor.store import Store, package_sql
 
 
@@ -49,7 +49,7 @@ def _load(others: pl.Series) -> pl.Series:
     if others.is_empty():
         return pl.Series([], dtype=kinds)
     ranked = others.sort()
-    lowest, middle, high = (ranked[math.ceil(q * len(ranked) - 1e-9) - 1] for q in (0.1, 0.5, 0.75))
+    lowest, middle, high = (ranked[nearest_rank(len(ranked), q) - 1] for q in (0.1, 0.5, 0.75))
     calm, busy = others <= max(middle // 2, lowest), others >= max(high, 1)
     names = {name: pl.lit(name, kinds) for name in kinds.categories}
     chosen = pl.when(calm).then(names["calm"]).when(busy).then(names["busy"]).otherwise(names["usual"])

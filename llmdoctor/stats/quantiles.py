@@ -68,10 +68,15 @@ def curve(store: Store, source: str, name: str, cut: bool, shares: Sequence[floa
     return [_first_at_or_below(frame, 1 - share) for share in shares]
 
 
+def nearest_rank(n: int, q: float) -> int:
+    """The 1-based rank of quantile q among n values: the least k with k >= q n, whatever q n is rounded to."""
+    return math.ceil(q * n - 1e-9)
+
+
 def _ranks(n: int, q: float) -> tuple[int, int, int | None]:
     """1-based ranks of quantile q among n values, and of the ends of its interval; None where that is open."""
     low, high = interval_ranks(n, q)
-    return math.ceil(q * n - 1e-9), low, high if high <= n else None
+    return nearest_rank(n, q), low, high if high <= n else None
 
 
 def cut_quantile(store: Store, table: str, sql: str, values: Row, q: float) -> Quantile:

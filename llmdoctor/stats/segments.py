@@ -17,7 +17,7 @@ from itertools import pairwise
 import polars as pl
 
 from llmdoctor.stats.front import set_front
-from llmdoctor.stats.quantiles import Quantile, quantiles
+from llmdoctor.stats.quantiles import Quantile, nearest_rank, quantiles
 from llmdoctor.store import Store
 
 MOST_ROWS = (
@@ -127,7 +127,7 @@ def _change(values: pl.Series, least: int, flags: bool) -> Change | None:
         return None
     if flags:
         return _step(values, least, LEAST_HITS)
-    high = values.sort()[math.ceil(0.9 * len(values) - 1e-9) - 1]
+    high = values.sort()[nearest_rank(len(values), 0.9) - 1]
     ranks = values.rank() / len(values)
     body = _step(ranks, least, 0)
     tail = _step((values > high).cast(pl.Float64), least, LEAST_HITS)

@@ -1,12 +1,12 @@
 """Where a log holds no record for far longer than usual: the table `silences`."""
 
-import math
 from collections.abc import Sequence
 from datetime import timedelta
 
 import polars as pl
 
 from llmdoctor.stats.front import literal
+from llmdoctor.stats.quantiles import nearest_rank
 from llmdoctor.stats.segments import EPOCH
 from llmdoctor.store import Store
 
@@ -33,7 +33,7 @@ def _silences(store: Store, vantage: str, starts: pl.Series) -> list[list[object
     if len(starts) < LEAST_STARTS:
         return []
     gaps = starts.diff().slice(1)
-    usual_ms = gaps.sort()[math.ceil(0.95 * len(gaps) - 1e-9) - 1] / 1000
+    usual_ms = gaps.sort()[nearest_rank(len(gaps), 0.95) - 1] / 1000
     long = pl.DataFrame({"from": starts.head(-1), "to": starts.slice(1), "gap": gaps}).with_row_index("before", 1)
     long = long.filter(pl.col("gap") >= 1000 * max(TIMES_USUAL * usual_ms, LEAST_MS))
     rows = []
