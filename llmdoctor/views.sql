@@ -251,13 +251,12 @@ where  p50_ms > p50_before_ms or p95_ms > p95_before_ms;
 -- what its kind takes in the quiet part. `late`: half as much again, and 100 ms.
 create view lateness as
 with timed as (
-    select f.attempt_id, f.input_tokens, f.output_tokens, f.total_ms, coalesce(e.quiet, false) as quiet, e.load,
+    select f.attempt_id, f.input_tokens, f.output_tokens, f.total_ms, coalesce(f.quiet, false) as quiet, f.load,
            f.ttft_ms is not null                                                        as streamed,
            coalesce(f.ttft_ms, f.total_ms)                                              as took_ms,
-           case when f.ttft_ms is not null then e.expected_ttft_ms else e.expected_total_ms end as usual_ms,
-           e.expected_total_ms
-    from   front f
-    join   expected e on e.attempt_id = f.attempt_id
+           case when f.ttft_ms is not null then f.expected_ttft_ms else f.expected_total_ms end as usual_ms,
+           f.expected_total_ms
+    from   front_expected f
     where  f.outcome = 'completed' and f.total_ms is not null and f.hop is null and coalesce(f.cache_hit, false) = false
 )
 select attempt_id, input_tokens, output_tokens, total_ms, quiet, load, streamed, took_ms, usual_ms, expected_total_ms,

@@ -41,6 +41,8 @@ left   join own      on s.kind = own.kind and coalesce(s.input_band, -1) = own.i
                     and coalesce(s.output_band, -1) = own.output_band
 left   join prompt   on s.kind = prompt.kind and coalesce(s.input_band, -1) = prompt.input_band;
 
+drop view sized_rows;
+drop table beside;
 drop table worse;
 drop table fit_rows;
 drop table fitted;

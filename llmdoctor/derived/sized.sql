@@ -1,5 +1,5 @@
--- What is read of each attempt of one vantage to tell how big it was, what was running beside it and what it took.
-create temp view sized as
+-- Each attempt: how big it was, what was running beside it and what it took.
+create temp view sized_rows as
 select a.attempt_id,
        hash(a.vantage, a.model)                                        as whose,
        hash(hash(a.vantage, a.model), coalesce(a.stream, false))       as kind,
@@ -7,7 +7,5 @@ select a.attempt_id,
        cast(floor(log2(1 + greatest(a.output_tokens, 0))) as integer)  as output_band,
        greatest(a.input_tokens, 0) as input_tokens, greatest(a.output_tokens, 0) as output_tokens, a.ttft_ms, a.total_ms,
        a.outcome = 'completed' and coalesce(a.cache_hit, false) = false as answered,
-       case when a.started_at <= a.ended_at and a.time_basis is distinct from 'relative'
-            then epoch_us(a.started_at) end                            as start_us,
-       epoch_us(a.ended_at)                                            as end_us
-from   front a;
+       a.others, a.idle_ms, a.load
+from   attempts_expected a;

@@ -4,9 +4,8 @@
 -- A request is a task with stages, else the tries of one call, the last of them standing for it, else one attempt.
 with kind as (
     select f.attempt_id, f.vantage, f.outcome, f.stream, f.task_id, f.trace_id, f.total_ms, f.ttft_ms, f.dns_ms, f.connect_ms, f.tls_ms,
-           f.queue_ms, f.prefill_ms, f.decode_ms, f.server_ttft_ms, f.server_total_ms, f.upstream_attempts, e.expected_total_ms, e.times
-    from   front f
-    join   expected e on e.attempt_id = f.attempt_id and e.attempt_id % :every = 0    -- both sides of the join are small
+           f.queue_ms, f.prefill_ms, f.decode_ms, f.server_ttft_ms, f.server_total_ms, f.upstream_attempts, f.expected_total_ms, f.times
+    from   front_expected f
     where  f.total_ms > 0 and f.model is not distinct from :model and f.stream is not distinct from :stream
     and    f.operation is not distinct from :operation and f.attempt_id % :every = 0
 ), tried_again as (

@@ -139,9 +139,8 @@ def timeline(store: Store, fronts: Fronts) -> Timeline:
                count(*) filter (f.outcome in ('failed', 'timeout', 'incomplete', 'empty', 'rate_limited')) as failures,
                quantile_disc(f.ttft_ms, [0.5, 0.99]) as ttft, count(f.ttft_ms) as n_ttft,
                quantile_disc(f.total_ms, [0.5, 0.99]) as total,
-               max(e.others) + 1 as max_in_flight
-        from   front f
-        join   expected e on e.attempt_id = f.attempt_id
+               max(f.others) + 1 as max_in_flight
+        from   front_expected f
         where  {near}
         group  by 1
         """

@@ -145,8 +145,8 @@ def _relations(store: Store, vantage: str, name: str) -> Iterable[Relation]:
     tokens = "input_tokens" if name == "ttft_ms" else "output_tokens"
     store.keep(
         "related",
-        f"with looked_at as (select f.{tokens} as tokens, e.others, e.load, {latency} as ms"
-        f" from front f join expected e on e.attempt_id = f.attempt_id where f.attempt_id % {every} = 0"
+        f"with looked_at as (select f.{tokens} as tokens, f.others, f.load, {latency} as ms"
+        f" from front_expected f where f.attempt_id % {every} = 0"
         " and coalesce(f.cache_hit, false) = false) select * from looked_at where ms is not null",
         {},
     )

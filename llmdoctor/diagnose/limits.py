@@ -29,12 +29,11 @@ CUT_OFF = 0.05
 
 LEVELS = """
 with slowed as (
-    select e.others, floor(2 * log2(e.others + 1)) as level,
-           case when f.outcome in ('timeout', 'cancelled') then f.total_ms / nullif(e.expected_total_ms, 0)
-                else e.times end as times
-    from   front f
-    join   expected e on e.attempt_id = f.attempt_id
-    where  e.others is not null and coalesce(f.cache_hit, false) = false and f.attempt_id % $every = 0
+    select f.others, floor(2 * log2(f.others + 1)) as level,
+           case when f.outcome in ('timeout', 'cancelled') then f.total_ms / nullif(f.expected_total_ms, 0)
+                else f.times end as times
+    from   front_expected f
+    where  f.others is not null and coalesce(f.cache_hit, false) = false and f.attempt_id % $every = 0
 )
 select min(others) as low, max(others) as high, count(*) as n, quantile_disc(times, 0.5) as times
 from   slowed

@@ -29,14 +29,13 @@ CALLS = """
 with busiest as (
     select model from front group by model order by count(*) desc nulls last, model limit 1
 )
-select epoch_us(f.started_at) / 1000.0 as at_ms, e.expected_total_ms as work_ms, f.total_ms,
+select epoch_us(f.started_at) / 1000.0 as at_ms, f.expected_total_ms as work_ms, f.total_ms,
        case when f.outcome in ('timeout', 'cancelled') then f.total_ms else f.timeout_ms end as patience_ms,
        coalesce(t.retry, false) as retry
-from   front f
+from   front_expected f
 join   busiest b on b.model is not distinct from f.model
-join   expected e on e.attempt_id = f.attempt_id
 left   join tries t on t.attempt_id = f.attempt_id
-where  f.started_at >= cast($since as timestamptz) and f.total_ms is not null and e.expected_total_ms is not null
+where  f.started_at >= cast($since as timestamptz) and f.total_ms is not null and f.expected_total_ms is not null
 and    coalesce(f.cache_hit, false) = false and f.outcome in ('completed', 'incomplete', 'timeout', 'cancelled')
 order  by f.started_at, f.attempt_id
 limit  $most

@@ -181,16 +181,13 @@ NUMBERS = {
     "max_tokens": "quantile_disc(max_tokens, 0.5)",
     "limited_share": "case when count(max_tokens) > 0 then count(max_tokens) / count(*) end",
     "stream_share": "count_if(stream) / nullif(count(stream), 0)",
-    "in_flight": "quantile_disc(i.others + 1, 0.5)",
+    "in_flight": "quantile_disc(others + 1, 0.5)",
 }
 
 
 def _numbers(store: Store, step: int) -> tuple[Trait, ...]:
     asked = ", ".join(f"{sql} as {name}" for name, sql in NUMBERS.items())
-    row: Mapping[str, float | None] = store.rows(
-        f"select {asked} from front f join expected i on i.attempt_id = f.attempt_id and {_some(step, 'i.')}"
-        f" where {_some(step, 'f.')}"
-    )[0]
+    row: Mapping[str, float | None] = store.rows(f"select {asked} from front_expected where {_some(step)}")[0]
     # First tries only: a storm of retries is no more demand. The middle nine tenths of them, for one wrong clock would
     # stretch the log over years.
     spans = store.run(

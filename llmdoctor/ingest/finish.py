@@ -169,8 +169,8 @@ def widen(store: Store) -> None:
     if len(given) < len(every):
         columns = [quoted(n) if n in given else f"cast(null as {kind}) as {quoted(n)}" for n, kind in every.items()]
         store.script(
-            "alter table attempts rename to slim_attempts;"
-            f"create view attempts as select {', '.join(columns)} from slim_attempts"
+            "alter table attempts rename to attempt_rows;"
+            f"create view attempts as select {', '.join(columns)} from attempt_rows"
         )
 
 

@@ -226,7 +226,7 @@ def _fill(store: Store, jobs: Sequence[Job], file: Path, reading: str, notes: Se
     source = "kept_others" if store.columns("kept_others") else "other_rows"
     number = "attempt_id" if source == "kept_others" else "cast(null as bigint) as attempt_id"
     untold = "untold" if store.columns("untold") else "attempts limit 0"
-    attempts = "slim_attempts" if store.columns("slim_attempts") else "attempts"
+    attempts = "attempt_rows" if store.columns("attempt_rows") else "attempts"
     names = ", ".join(map(quoted, store.columns(attempts)))
     store.script(
         f"create table kept.attempt_rows as select {names} from {attempts};"
@@ -256,7 +256,7 @@ def _fill(store: Store, jobs: Sequence[Job], file: Path, reading: str, notes: Se
 def _add_views(store: Store) -> None:
     """The canonical tables whose rows stand in `attempt_rows` and `further_rows`."""
     ours = quoted(str(store.run("select current_database()")[0][0]))
-    given = store.columns("slim_attempts") or store.columns("attempts")
+    given = store.columns("attempt_rows") or store.columns("attempts")
     every = ", ".join(
         quoted(one) if one in given else f"cast(null as {kind}) as {quoted(one)}"
         for one, kind in store.columns("attempts").items()

@@ -29,8 +29,8 @@ AFFECTED_COLUMNS = ("subject", "attempt_id", "claim")
 # What a query may read without saying so: every record has it, or the store always does.
 FREE = words("attempt_id vantage started_at ended_at outcome total_ms stream model")
 ALWAYS = words(
-    "attempts front expected in_flight tried pairs vantages slices quantiles walls segments silences inputs rejects"
-    " bad_fields secrets path staged task_audit"
+    "attempts front front_expected expected in_flight tried pairs vantages slices quantiles walls segments silences"
+    " inputs rejects bad_fields secrets path staged task_audit"
 )
 SAMPLE_TABLES = (
     "attempts",

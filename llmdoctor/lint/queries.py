@@ -16,14 +16,15 @@ from llmdoctor.store import Store, bind_limits, package_sql
 Tokens = frozenset[str]
 
 TABLES = (
-    "attempts", "front", "chunks", "facts", "stages", "task_events", "engine_samples", "inputs", "rejects",
-    "bad_fields", "secrets", "expected", "in_flight", "pairs", "lumps", "tried", "asked_again", "vantages", "slices",
-    "quantiles", "walls", "segments", "silences", "path", "staged", "task_audit",
+    "attempts", "front", "front_expected", "chunks", "facts", "stages", "task_events", "engine_samples", "inputs",
+    "rejects", "bad_fields", "secrets", "expected", "in_flight", "pairs", "lumps", "tried", "asked_again", "vantages",
+    "slices", "quantiles", "walls", "segments", "silences", "path", "staged", "task_audit",
 )  # fmt: skip
 # What makes a row of a table unique: the last key of an ORDER BY comes from here (or from a GROUP BY).
 KEYS: Mapping[str, tuple[str, ...]] = {
     "attempts": ("attempt_id",),
     "front": ("attempt_id",),
+    "front_expected": ("attempt_id",),
     "staged": ("attempt_id",),
     "task_audit": ("task_key",),
     "expected": ("attempt_id",),
@@ -129,13 +130,26 @@ def _bare(file: str) -> str:
 
 
 def _table(store: Store, table: str) -> Relation:
-    own = table in ("front", "attempts")
+    own = table in ("front", "front_expected", "attempts")
+    names = _names_beside(store) if table == "front_expected" else {}
     columns = {
-        name: Column(sqltree.kind_of(kind), frozenset({frozenset({name if own else f"{table}.{name}"})}))
+        name: Column(
+            sqltree.kind_of(kind), frozenset({names.get(name, frozenset({name if own else f"{table}.{name}"}))})
+        )
         for name, kind in store.columns(table).items()
     }
     keys = (frozenset(KEYS[table]),) if table in KEYS else ()
     return Relation(columns, keys, frozenset() if own else frozenset({table}))
+
+
+def _names_beside(store: Store) -> dict[str, Tokens]:
+    """Columns of `expected` -> how `needs` may call them, wherever they are read."""
+    tables = {name: store.columns(name) for name in ("expected", "in_flight")}
+    return {
+        column: frozenset(f"{table}.{column}" for table, columns in tables.items() if column in columns)
+        for column in tables["expected"]
+        if column != "attempt_id"
+    }
 
 
 def examine(

@@ -44,7 +44,7 @@ def prepare(store: Store) -> None:
     found = [vantage for (vantage,) in store.run("select distinct vantage from attempts order by 1")]
     vantages = [vantage for vantage in found if vantage]
     alone = found == vantages[:1]
-    write_expected(store, vantages, alone)
+    write_expected(store)
     write_tried(store)
     _write_asked_again(store)
     _write_stages_and_tasks(store)

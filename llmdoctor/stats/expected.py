@@ -4,43 +4,76 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from llmdoctor.stats.front import set_front
+from llmdoctor.errors import StoreError
 from llmdoctor.stats.quantiles import nearest_rank
 from llmdoctor.store import Store, package_sql
 
+APART = """
+select count(*) from attempt_rows a positional join expected e where a.attempt_id is distinct from e.attempt_id
+"""
 
-def write_expected(store: Store, vantages: Sequence[str], alone: bool) -> None:
-    """The table `expected` and the view `in_flight`."""
-    rows = []
-    for vantage in vantages or ["client"]:
-        set_front(store, vantage, alone)
-        store.script(package_sql("derived/sized.sql"))
-        sized = pl.DataFrame(store.arrow("select * from sized"))
-        rows.append(_with_load(sized[sized["attempt_id"].arg_sort()]))  # a rank by start
-        store.script("drop view sized")
-    store.lend("sized_rows", pl.concat(rows))
-    # How many rows are lent DuckDB does not know; as written, the small tables are those that are looked up.
+
+def write_expected(store: Store) -> None:
+    """The table `expected`, the view `in_flight`, and `attempts_expected`: the rows of both side by side.
+
+    `expected` has its rows in the order of `attempt_rows`, which `attempts` shows: meeting by their places costs a
+    tenth of a join by attempt_id, from a million rows on. (DuckDB has no estimate for the size of a positional join, so
+    it is a view of its own, for those who read the columns of both.)"""
+    every = store.columns("attempts")
+    if not store.columns("attempt_rows"):
+        store.script("alter table attempts rename to attempt_rows; create view attempts as select * from attempt_rows")
+    given = store.columns("attempt_rows")
+    rows = [f"a.{n}" if n in given else f"cast(null as {kind}) as {n}" for n, kind in every.items()]
+    store.script("set preserve_insertion_order = true")
+    store.lend("lent", _beside(store))
+    store.script("create temp table beside as select * from lent")
+    store.take_back("lent")
+    _side_by_side(store, [*rows, "e.others", "e.idle_ms", "e.load"], "beside")
+    store.script(package_sql("derived/sized.sql"))
+    # As written, the small tables are those that are looked up, and the rows stay in their order.
     store.script("set disabled_optimizers = 'join_order,build_side_probe_side'")
     for step in ("answered", "fit", "quiet", "fit", "expected"):
         store.script(package_sql(f"derived/{step}.sql"))
-    store.script("reset disabled_optimizers")
-    store.take_back("sized_rows")
+    store.script("reset disabled_optimizers; set preserve_insertion_order = false")
+    added = [f"e.{name}" for name in store.columns("expected") if name not in every]
+    _side_by_side(store, [*rows, *added], "expected")
+    if store.run(APART)[0][0]:
+        raise StoreError("attempts and expected are not in one order")
 
 
-def _with_load(rows: pl.DataFrame) -> pl.DataFrame:
-    """Attempts of one vantage in order of their start, with what was running beside them: `others` are the starts
-    before each one less the ends up to it, `idle_ms` is how long none had run. Those without both times come last."""
-    known = rows["start_us"].is_not_null()
-    timed, rest = (rows, rows.clear()) if known.all() else (rows.filter(known), rows.filter(~known))
-    ends = timed["end_us"].sort()
-    ended = ends.search_sorted(timed["start_us"], side="right").cast(pl.Int64)
-    others = (pl.int_range(len(timed), eager=True) - ended).clip(0).cast(pl.Int32)
+def _side_by_side(store: Store, columns: Sequence[str], other: str) -> None:
+    store.script(
+        f"create or replace view attempts_expected as select {', '.join(columns)}"
+        f" from attempt_rows a positional join {other} e"
+    )
+
+
+def _beside(store: Store) -> pl.DataFrame:
+    """What was running beside each attempt at its vantage, in the order of attempt_rows: `others` are the starts before
+    it less the ends up to it, `idle_ms` is how long none had run; null without both times."""
+    times = """
+        select rowid as place, attempt_id, vantage, epoch_us(ended_at) as end_us,
+               case when started_at <= ended_at and time_basis is distinct from 'relative'
+                    then epoch_us(started_at) end as start_us
+        from   attempt_rows"""
+    rows = pl.DataFrame(store.arrow(times))
+    if not rows["place"].is_sorted():
+        rows = rows.sort("place")
+    rows = rows.with_columns(place=pl.int_range(len(rows), eager=True))
+    known = rows.filter(pl.col("start_us").is_not_null()).sort("attempt_id")  # a rank by start
+    found = pl.concat([_of_vantage(part) for part in known.partition_by("vantage")] or [_of_vantage(known)])
+    missing = rows["place"].filter(rows["start_us"].is_null())
+    nothing = (pl.lit(None, kind).alias(name) for name, kind in found.schema.items() if name != "place")
+    return pl.concat([found, missing.to_frame().with_columns(*nothing)]).sort("place").drop("place")
+
+
+def _of_vantage(rows: pl.DataFrame) -> pl.DataFrame:
+    ends = rows["end_us"].sort()
+    ended = ends.search_sorted(rows["start_us"], side="right").cast(pl.Int64)
+    others = (pl.int_range(len(rows), eager=True) - ended).clip(0).cast(pl.Int32)
     alone = (ended > 0) & (others == 0)
-    idle = pl.select(pl.when(alone).then(timed["start_us"] - ends.gather((ended - 1).clip(0))) / 1000).to_series()
-    columns = {"others": others, "idle_ms": idle, "load": _load(others)}
-    timed = timed.with_columns(**columns)
-    nothing = (pl.lit(None, column.dtype).alias(name) for name, column in columns.items())
-    return pl.concat([timed, rest.with_columns(*nothing)]).drop("start_us", "end_us")
+    idle = pl.select(pl.when(alone).then(rows["start_us"] - ends.gather((ended - 1).clip(0))) / 1000).to_series()
+    return pl.DataFrame({"place": rows["place"], "others": others, "idle_ms": idle, "load": _load(others)})
 
 
 def _load(others: pl.Series) -> pl.Series:

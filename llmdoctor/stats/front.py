@@ -1,14 +1,16 @@
-"""The view `front`, and values as SQL."""
+"""The views `front` and `front_expected`, and values as SQL."""
 
 from llmdoctor.store import Store
 
 
 def set_front(store: Store, vantage: str, alone: bool = False) -> None:
-    """Points the view `front` at the attempts of one vantage; `alone`: all attempts are of this one."""
+    """Points `front` at the attempts of one vantage, and `front_expected` at the same rows with what `expected` says of
+    them; `alone`: all attempts are of this one."""
     name = literal(vantage)
     where = "" if alone else f" where vantage = {name}"
     # A constant costs a query nothing to read, to group by and to join on.
-    store.script(f"create or replace view front as select * replace ({name} as vantage) from attempts{where}")
+    for view, rows in (("front", "attempts"), ("front_expected", "attempts_expected")):
+        store.script(f"create or replace view {view} as select * replace ({name} as vantage) from {rows}{where}")
 
 
 def literal(value: object) -> str:
