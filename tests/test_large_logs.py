@@ -1,11 +1,12 @@
-"""Of a large log pages put only some bins of time in order (the view `cutting`): they tell what the whole would."""
+"""Of a large log pages put only some bins of time in order (the view `cutting`), and of a very large one causes are
+weighed on a part: they tell what the whole would."""
 
 from typing import Any
 
 import pytest
 
 from llmdoctor import rulebook
-from llmdoctor.diagnose import prepare
+from llmdoctor.diagnose import Diagnosis, diagnose, part, prepare
 from llmdoctor.store import Store
 
 ROWS = 150_000
@@ -52,3 +53,42 @@ def test_some_bins_tell_what_all_of_the_log_tells(place: int, answers: tuple[lis
     for some, every in zip(cut, whole, strict=True):
         shown = {name: value for name, value in every.items() if isinstance(value, float) and name != "follows"}
         assert {name: some[name] for name in shown} == pytest.approx(shown, rel=0.1, abs=0.02)
+
+
+def _diagnosed() -> Diagnosis:
+    with Store() as store:
+        store.create()
+        store.script(LOG)
+        found = diagnose(store, rulebook.load())
+        assert store.run("select count(*), count(expected_total_ms) from front_expected") == [(ROWS, ROWS)]
+    return found
+
+
+def test_a_part_of_whole_minutes_leads_to_the_causes_that_the_whole_log_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = _diagnosed()
+    monkeypatch.setattr(part, "MOST", 100_000)
+    monkeypatch.setattr(part, "ENOUGH", 40_000)
+    some = _diagnosed()
+    assert whole.notes == ()
+    assert some.notes[0].startswith("Causes were weighed on ")
+    assert " of 150,000 attempts: " in some.notes[0]
+    assert [(one.id, one.affected) for one in some.symptoms] == [(one.id, one.affected) for one in whole.symptoms]
+    assert whole.causes
+    assert [cause.id for cause in some.causes] == [cause.id for cause in whole.causes]
+    for of_part, of_whole in zip(some.causes, whole.causes, strict=True):
+        assert of_part.affected == pytest.approx(of_whole.affected, rel=0.05)
+        assert of_part.excess_share == pytest.approx(of_whole.excess_share, abs=0.05)
+
+
+def test_an_incident_that_is_a_hundredth_of_the_log_is_in_the_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part, "MOST", 100_000)
+    monkeypatch.setattr(part, "ENOUGH", 20_000)
+    with Store() as store:
+        store.create()
+        store.script(LOG.replace("n * 0.05 % 300 < 60", "n between 90_000 and 91_500"))
+        prepare(store)
+        with part.part_of(store, part.Fronts(store, ["ttft_ms"])) as told:
+            late, every = store.run("select count(*) filter (ttft_ms >= 800), count(*) from attempts")[0]
+    assert told
+    assert late >= 1_400
+    assert 20_000 <= every <= 26_000

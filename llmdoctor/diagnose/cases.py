@@ -11,16 +11,17 @@ MAX_GROUPS = 3
 
 # Candidates of one kind: how far each is from what its tokens take, and whether it failed.
 CANDIDATES = """
-select f.*, e.quiet, case when c.joined_by <> 'time' then c.server_ttft_ms end as inner_ttft_ms,
-       c.server_total_ms as inner_total_ms, p.path,
-       f.total_ms / nullif(e.expected_total_ms, 0) as total_ratio,
-       greatest(f.total_ms / nullif(e.expected_total_ms, 0),
-                coalesce(f.ttft_ms / nullif(e.typical_ttft_ms, 0), 0)) as ratio
-from   front f
-join   expected e on f.attempt_id = e.attempt_id
+select attempt_id, outcome, quiet, greatest(total_ms / nullif(expected_total_ms, 0),
+                                            coalesce(ttft_ms / nullif(typical_ttft_ms, 0), 0)) as ratio
+from   front_expected
+where  total_ms is not null and model is not distinct from :model and stream is not distinct from :stream
+"""
+CHOSEN = """
+select f.*, case when c.joined_by <> 'time' then c.server_ttft_ms end as inner_ttft_ms,
+       c.server_total_ms as inner_total_ms, p.path, f.total_ms / nullif(f.expected_total_ms, 0) as total_ratio
+from   (select * from front_expected where attempt_id in ({ids})) f
 left   join calls c on c.attempt_id = f.attempt_id
 left   join inputs p on p.input_id = f.input_id
-where  f.total_ms is not null and f.model is not distinct from $model and f.stream is not distinct from $stream
 """
 PICKS = {
     "normal": "outcome = 'completed' order by coalesce(quiet, false) desc, abs(ln(greatest(ratio, 0.001))), attempt_id",
@@ -60,9 +61,12 @@ def _title(kind: Row) -> str:
 
 
 def _pick(store: Store, kind: Row) -> dict[str, Row]:
-    store.keep("kind", CANDIDATES.replace("$model", ":model").replace("$stream", ":stream"), kind)
-    picked = {name: store.rows(f"select * from kind where {pick} limit 1") for name, pick in PICKS.items()}
-    return {name: rows[0] for name, rows in picked.items() if rows}
+    store.keep("kind", CANDIDATES, kind)
+    picked = {name: store.run(f"select attempt_id from kind where {pick} limit 1") for name, pick in PICKS.items()}
+    ids = {name: rows[0][0] for name, rows in picked.items() if rows}
+    found = store.rows(CHOSEN.format(ids=", ".join(map(str, ids.values())))) if ids else []
+    by_id = {row["attempt_id"]: row for row in found}
+    return {name: by_id[number] for name, number in ids.items()}
 
 
 def _case(kind: str, row: Row, lines: Mapping[int, int]) -> Case:

@@ -1,6 +1,7 @@
 """Findings -> causes: who is judged, what each accounts for, in which order they are shown."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,6 +9,7 @@ from llmdoctor.diagnose import shares
 from llmdoctor.diagnose.confidence import probability, profile_of, rounded
 from llmdoctor.diagnose.evidence import LISTED_FROM, Asked, Judgement, ask_all, explain_away, fill, judge
 from llmdoctor.diagnose.front import Fronts
+from llmdoctor.diagnose.part import part_of
 from llmdoctor.diagnose.probing import plain, products
 from llmdoctor.diagnose.values import SEVERITIES, Cause, Example, Fix, Symptom, Unexplained, six
 from llmdoctor.ingest import locate
@@ -20,13 +22,15 @@ EQUAL_WITHIN = 0.05
 
 @dataclass(frozen=True)
 class Causes:
-    """The listed causes in rank order; what stays unexplained; how every cause rule ended and what it would need."""
+    """The listed causes in rank order; what stays unexplained; how every cause rule ended and what it would need;
+    a note where they were weighed on a part of the log."""
 
     listed: tuple[Cause, ...]
     unexplained: tuple[Unexplained, ...]
     ends: Mapping[str, str]
     missing: tuple[tuple[str, str], ...]
     considered: Mapping[str, str]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,15 +56,31 @@ def judge_causes(
     """Judges each cause under each present finding that it explains; without one it is not asked at all (the gate)."""
     findings = [one for one in symptoms if one.state == "present"]
     gated = [rule for rule in book.causes if any(one.id in rule.explains for one in findings)]
-    asked = {rule.id: ask_all(store, fronts, rule) for rule in gated}
-    elsewhere = {rule.id: judge(rule, asked[rule.id], "all") for rule in gated if rule.id not in skip}
     shares.begin(store)
+    for number, finding in enumerate(findings):
+        shares.add_excess(store, fronts, number, finding, next(one for one in book.symptoms if one.id == finding.id))
+    with part_of(store, fronts) if gated else nullcontext() as part:
+        asked = {rule.id: ask_all(store, fronts, rule) for rule in gated}
+        weighed = _weighed(book, asked, findings, skip)
+        for rule in gated:
+            listed_under = [
+                shares.Under(number, finding, confidence)
+                for number, (finding, under) in enumerate(zip(findings, weighed, strict=True))
+                for judgement, confidence in under
+                if judgement.rule.id == rule.id and confidence >= LISTED_FROM
+            ]
+            if listed_under:
+                shares.add_claims(store, fronts, rule, listed_under)
+        settled = [shares.settle(store, number) for number in range(len(findings))]
     candidates: list[_Candidate] = []
     unexplained: list[Unexplained] = []
-    for number, finding in enumerate(findings):
-        under, left = _under(store, fronts, book, asked, elsewhere, number, finding, skip)
-        candidates += under
-        unexplained += left
+    for number, (finding, under, (claims, whole, left)) in enumerate(zip(findings, weighed, settled, strict=True)):
+        candidates += (
+            _Candidate(number, finding, judgement, confidence, claims.get(judgement.rule.id, _nothing(whole)))
+            for judgement, confidence in under
+        )
+        if whole:
+            unexplained.append(Unexplained(finding.id, finding.subject, six(left) or 0.0, six(left / whole) or 0.0))
     best = _best_of_each(candidates)
     listed = _ranked(store, best, book.calibration)
     return Causes(
@@ -69,39 +89,30 @@ def judge_causes(
         ends={rule.id: _end(rule, best, asked, skip) for rule in book.causes},
         missing=tuple((need, rule_id) for rule_id, answers in asked.items() for one in answers for need in one.missing),
         considered=_considered(book, asked, candidates),
+        notes=(part,) if part else (),
     )
 
 
-def _under(
-    store: Store,
-    fronts: Fronts,
-    book: Rulebook,
-    asked: Mapping[str, Sequence[Asked]],
-    elsewhere: Mapping[str, Judgement],
-    number: int,
-    finding: Symptom,
-    skip: Collection[str],
-) -> tuple[list[_Candidate], list[Unexplained]]:
-    """The causes under one finding with what each accounts for, and what is left. The caller of a probe is the probe:
-    nothing is laid at its door."""
-    rules = [
-        rule
-        for rule in book.causes
-        if finding.id in rule.explains and rule.id not in skip and (finding.vantage, rule.layer) != ("probe", "caller")
-    ]
-    judgements = {rule.id: judge(rule, asked[rule.id], finding.subject) for rule in rules}
-    confidence = explain_away(judgements, elsewhere)
-    shares.add_excess(store, fronts, number, finding, next(one for one in book.symptoms if one.id == finding.id))
-    for rule in rules:
-        if confidence[rule.id] >= LISTED_FROM:
-            shares.add_claims(store, fronts, number, finding, rule, confidence[rule.id])
-    claims, whole, left = shares.settle(store, number)
-    candidates = [
-        _Candidate(number, finding, judgements[rule.id], confidence[rule.id], claims.get(rule.id, _nothing(whole)))
-        for rule in rules
-    ]
-    rest = [Unexplained(finding.id, finding.subject, six(left) or 0.0, six(left / whole) or 0.0)] if whole else []
-    return candidates, rest
+def _weighed(
+    book: Rulebook, asked: Mapping[str, Sequence[Asked]], findings: Sequence[Symptom], skip: Collection[str]
+) -> list[list[tuple[Judgement, float]]]:
+    """For each finding the causes under it with their confidence. The caller of a probe is the probe: nothing is laid
+    at its door."""
+    elsewhere = {
+        rule.id: judge(rule, asked[rule.id], "all") for rule in book.causes if rule.id in asked and rule.id not in skip
+    }
+    weighed = []
+    for finding in findings:
+        judgements = {
+            rule.id: judge(rule, asked[rule.id], finding.subject)
+            for rule in book.causes
+            if finding.id in rule.explains
+            and rule.id not in skip
+            and (finding.vantage, rule.layer) != ("probe", "caller")
+        }
+        confidence = explain_away(judgements, elsewhere)
+        weighed.append([(judgement, confidence[rule_id]) for rule_id, judgement in judgements.items()])
+    return weighed
 
 
 def _nothing(whole: float) -> shares.Claim | None:

@@ -59,6 +59,10 @@ class Fronts:
             set_front(self._store, vantage, self._alone)
             self._current = vantage
 
+    def forget(self) -> None:
+        """To be called when what stands behind `attempts` was exchanged."""
+        self._current = None
+
     def choose(self, needs: Sequence[str], min_rows: int) -> Choice:
         """The outermost vantage with `min_rows` rows that meet all `needs`, and points `front` at it."""
         missing = tuple(need for need in needs if not any(self._count(vantage, (need,)) for vantage in self._places))

@@ -24,10 +24,10 @@ LATENCY = {
     "ttft_ms": """
         select f.attempt_id,
                coalesce(f.ttft_ms, case when f.stream and f.outcome = 'timeout' then f.total_ms end) as value,
-               least(coalesce(e.typical_ttft_ms, $expected), $expected) as expected
+               least(coalesce(f.typical_ttft_ms, $expected), $expected) as expected
     """,
     # Total: against what these tokens take in the quiet part.
-    "total_ms": "select f.attempt_id, f.total_ms as value, e.expected_total_ms as expected",
+    "total_ms": "select f.attempt_id, f.total_ms as value, f.expected_total_ms as expected",
 }
 
 
@@ -64,7 +64,7 @@ def add_excess(store: Store, fronts: Fronts, number: int, finding: Symptom, rule
     values = {"expected": finding.expected} if rule.excess == "ttft_ms" else {}
     store.run(
         f"insert into excess select {number}, attempt_id, value - expected from ({LATENCY[rule.excess or 'total_ms']}"
-        f" from front f left join expected e on f.attempt_id = e.attempt_id where {where}) as timed"
+        f" from front_expected f where {where}) as timed"
         f" where value > {NOTICED_TIMES} * expected and value - expected >= {NOTICED_MS}",
         values,
     )
@@ -78,38 +78,57 @@ def _subject_condition(store: Store, subject: str) -> str:
     return f"cast({column} as varchar) = '{literal}'"
 
 
-def add_claims(store: Store, fronts: Fronts, number: int, finding: Symptom, rule: CauseRule, confidence: float) -> None:
-    """Writes what one cause claims of finding `number`, clipped to its excess.
+@dataclass(frozen=True)
+class Under:
+    """A finding under which a cause is listed, with the cause's confidence there."""
+
+    number: int
+    finding: Symptom
+    confidence: float
+
+
+def add_claims(store: Store, fronts: Fronts, rule: CauseRule, listed: Sequence[Under]) -> None:
+    """Writes what one cause claims of each finding, clipped to its excess.
 
     A cause that can only be told apart at an inner vantage (the gateway knows the model, the client does not) claims
     there, and its claims come back over `pairs`."""
-    places: Sequence[str | None] = [None] if finding.vantage is None else []  # tasks are the same wherever one stands
-    if finding.vantage in fronts.vantages:
-        places = fronts.vantages[fronts.vantages.index(finding.vantage) :]
-    for vantage in places:
+    open_ones = list(listed)
+    for vantage in (None, *fronts.vantages):  # None: tasks, the same wherever one stands
+        asking = [one for one in open_ones if vantage in _places(fronts, one.finding)]
+        if not asking:
+            continue
         if vantage is not None:
             fronts.use(vantage)
         store.keep("claimed", rule.affected.text, {"dimension": rule.dimension})
-        if vantage != finding.vantage:
-            store.script(
-                "create or replace temp table claimed as select c.subject, p.attempt_id, c.claim"
-                " from claimed c join pairs p on p.partner_id = c.attempt_id"
+        for one in asking:
+            came_back = "join pairs p on p.partner_id = c.attempt_id" if vantage != one.finding.vantage else ""
+            store.run(
+                f"""
+                insert into claims
+                select x.finding, $cause, x.attempt_id, least(max(c.claim), any_value(x.excess)), $confidence
+                from   claimed c {came_back}
+                join   excess x on {"p" if came_back else "c"}.attempt_id = x.attempt_id
+                where  x.finding = $number and c.claim > 0
+                and    c.subject = (select case when count(*) > 0 then $subject else 'all' end
+                                    from claimed where subject = $subject)
+                group  by x.finding, x.attempt_id
+                """,
+                {
+                    "cause": rule.id,
+                    "number": one.number,
+                    "subject": one.finding.subject,
+                    "confidence": one.confidence,
+                },
             )
-        store.run(
-            """
-            insert into claims
-            select x.finding, $cause, x.attempt_id, least(max(c.claim), any_value(x.excess)), $confidence
-            from   claimed c
-            join   excess x on c.attempt_id = x.attempt_id
-            where  x.finding = $number and c.claim > 0
-            and    c.subject = (select case when count(*) > 0 then $subject else 'all' end
-                                from claimed where subject = $subject)
-            group  by x.finding, x.attempt_id
-            """,
-            {"cause": rule.id, "number": number, "subject": finding.subject, "confidence": confidence},
-        )
-        if _count(store, number, rule):
-            return
+            if _count(store, one.number, rule):
+                open_ones.remove(one)
+
+
+def _places(fronts: Fronts, finding: Symptom) -> Sequence[str | None]:
+    """Where a finding may be laid at a cause's door: at its own vantage, then further in."""
+    if finding.vantage is None:
+        return (None,)
+    return fronts.vantages[fronts.vantages.index(finding.vantage) :] if finding.vantage in fronts.vantages else ()
 
 
 def _count(store: Store, number: int, rule: CauseRule) -> int:
@@ -117,9 +136,24 @@ def _count(store: Store, number: int, rule: CauseRule) -> int:
 
 
 def settle(store: Store, number: int) -> tuple[dict[str, Claim], float, float]:
-    """What each cause accounts for in finding `number` by cause id, the whole excess and the unexplained part."""
-    whole = float(store.run("select coalesce(sum(excess), 0) from excess where finding = ?", [number])[0][0])
-    rows = store.run(
+    """What each cause accounts for in finding `number` by cause id, the whole excess and the unexplained part.
+
+    Where causes claim in a part of a large log only, that stands for the whole: claims are scaled by the excess, and
+    the numbers of attempts by the attempts with any."""
+    known = store.run(
+        """
+        select coalesce(sum(x.excess), 0), count(*), coalesce(sum(x.excess) filter (a.attempt_id is not null), 0),
+               count(a.attempt_id)
+        from   excess x
+        left   join attempts a on a.attempt_id = x.attempt_id
+        where  x.finding = ?
+        """,
+        [number],
+    )[0]
+    whole, rows, part, part_rows = (float(one) for one in known)
+    if not part:  # tasks, which have no attempts
+        part, part_rows = whole, rows
+    found = store.run(
         """
         with summed as (
             select c.*, sum(claim) over attempt as claims_ms, sum(claim * confidence) over attempt as weighed, x.excess
@@ -138,8 +172,12 @@ def settle(store: Store, number: int) -> tuple[dict[str, Claim], float, float]:
         [number],
     )
     claims = {
-        cause: Claim(int(affected), six(part) or 0.0, six(float(part) / whole) if whole else None)
-        for cause, affected, part in rows
+        cause: Claim(
+            round(affected * rows / part_rows),
+            six(float(claimed) * whole / part) or 0.0,
+            six(float(claimed) / part) if part else None,
+        )
+        for cause, affected, claimed in found
     }
     left = max(0.0, whole - sum(claim.excess for claim in claims.values()))
     return claims, whole, left
