@@ -38,8 +38,7 @@ select s.attempt_id,
        f.ttft_ms  as typical_ttft_ms,
        -- how many times what it should take, the whole or the first token
        case when s.answered
-            then greatest(s.total_ms / nullif(expected_total_ms, 0),
-                          coalesce(s.ttft_ms / nullif(expected_ttft_ms, 0), 0)) end as times,
+            then greatest(s.total_ms / nullif(expected_total_ms, 0), s.ttft_ms / nullif(expected_ttft_ms, 0)) end as times,
        s.others, s.idle_ms
 from   sized_rows s
 cross  join counted c
