@@ -13,7 +13,8 @@ _FOLLOWS: dict[str | None, tuple[str, ...]] = {
     "task_id": ("model", "operation", "region", "tenant", "caller", "app_version", "user_agent"),
     "instance": ("provider", "model", "region", "app_version"),
     "conversation_id": ("tenant", "caller"),
-    "prompt_hash": ("input_tokens", "prompt_chars", "prefix_hash"),
+    "batch_id": ("caller", "model", "template_id"),
+    "prompt_hash": ("input_tokens", "prompt_chars", "prefix_hash", "caller", "model"),
     None: ("provider", "model", "route", "operation", "region", "tenant", "caller", "app_version"),
 }
 LEAST_ROWS = 20
