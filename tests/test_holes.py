@@ -1,8 +1,11 @@
 """Logs that lack values: what follows from other records is filled in, and what is missing is never taken for none."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 from llmdoctor import stats
+from llmdoctor.ingest import read
+from llmdoctor.store import Store
 from tests.filled import filled
 
 Row = dict[str, object]
@@ -92,3 +95,27 @@ def test_calls_that_reach_no_replica_because_they_fail_stay_in_the_comparison() 
         one = store.rows("select * from slices where kind = 'failed' and value = 'gpu-0'")[0]
     assert one["rows_in"] + one["rows_out"] == 600
     assert one["bad_out"] == 75
+
+
+def test_who_has_a_first_token_is_streamed() -> None:
+    asked = lambda n: {"stream": n % 2 == 0, "ttft_ms": 300 if n % 2 == 0 else None}  # noqa: E731
+    with filled(rows_of(200, asked, lambda n: {"stream": None} if n % 5 == 3 else {})) as store:
+        stats.prepare(store)
+        assert store.run("select stream, count(*) from attempts group by 1 order by 1") == [
+            (False, 80),
+            (True, 100),
+            (None, 20),
+        ]
+
+
+def test_the_engines_own_time_is_not_what_a_call_took(tmp_path: Path) -> None:
+    parts = (
+        '"started_at": "2026-03-01T10:00:00Z", "queue_ms": 10, "prefill_ms": 60, "decode_ms": 900, "http_status": 200'
+    )
+    lines = [f'{{"vantage": "{vantage}", "request_id": "{vantage}", {parts}}}' for vantage in ("client", "engine")]
+    (tmp_path / "calls.jsonl").write_text("\n".join(lines))
+    with Store() as store:
+        store.create()
+        read(store, [str(tmp_path)])
+        found = store.run("select vantage, ttft_ms, total_ms from attempts order by vantage")
+    assert found == [("client", None, None), ("engine", 70.0, 970.0)]
