@@ -2,8 +2,8 @@
 -- (stats/expected.py). Medians need no more than some 200,000 rows: every k-th by start.
 create temp table fit_rows as
 with counted as (select count(*) as n from attempts)
-select s.attempt_id, s.whose, s.kind, coalesce(s.input_band, -1) as input_band, coalesce(s.output_band, -1) as output_band,
-       coalesce(s.input_tokens, 0) as input_tokens, coalesce(s.output_tokens, 0) as output_tokens, s.ttft_ms, s.total_ms, s.load, s.others,
+select s.attempt_id, s.whose, s.kind, s.input_band, s.output_band,
+       s.input_tokens, s.output_tokens, s.ttft_ms, s.total_ms, s.load, s.others,
        cast((s.attempt_id - 1) * 10 // c.n as integer) as stretch   -- attempt_id is a rank
 from   sized_rows s
 cross  join counted c

@@ -9,6 +9,7 @@ import polars as pl
 from llmdoctor.pairs import join_vantages
 from llmdoctor.stats.expected import write_expected, write_tried
 from llmdoctor.stats.front import set_front
+from llmdoctor.stats.implied import write_implied
 from llmdoctor.stats.quantiles import LEAST_ROWS, Quantile, cut_quantile, interval_ranks, quantile, write_quantiles
 from llmdoctor.stats.segments import find_changes, write_segments
 from llmdoctor.stats.silences import write_silences
@@ -44,6 +45,7 @@ def prepare(store: Store) -> None:
     found = [vantage for (vantage,) in store.run("select distinct vantage from attempts order by 1")]
     vantages = [vantage for vantage in found if vantage]
     alone = found == vantages[:1]
+    write_implied(store)
     write_expected(store)
     write_tried(store)
     _write_asked_again(store)

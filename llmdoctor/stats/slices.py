@@ -7,7 +7,7 @@ import polars as pl
 
 from llmdoctor.stats.crossed import find_crossed
 from llmdoctor.stats.front import set_front
-from llmdoctor.stats.odds import passing, slice_row
+from llmdoctor.stats.odds import bound, passing, slice_row
 from llmdoctor.store import Row, Store
 
 DIMENSIONS = ("instance", "app_version", "model", "region", "tenant")
@@ -77,6 +77,8 @@ def _singles(store: Store, vantage: str, kind: str) -> list[Row]:
 
 def _slices_of(part: pl.DataFrame, vantage: str, kind: str, dimension: str) -> list[Row]:
     """The values of one column that hold three bad attempts or more, but not all attempts that were judged."""
+    if _at_random(part):
+        part = part.drop_nulls("value")
     counts = part.with_columns(pl.col("value").fill_null("(missing)")).sort("value")
     totals = {name: int(counts[name].sum()) for name in COUNTED}
     return [
@@ -84,6 +86,17 @@ def _slices_of(part: pl.DataFrame, vantage: str, kind: str, dimension: str) -> l
         for count in counts.iter_rows(named=True)
         if count["bad"] >= 3 and count["rows"] < totals["rows"]
     ]
+
+
+def _at_random(part: pl.DataFrame) -> bool:
+    """Whether the value is missing in some attempts for no reason of theirs: at most half lack it, and they are no more
+    and no less often bad than the others, beyond chance (95 % interval of the odds ratio). Then those that have it tell
+    it all; else, as where a call that fails reaches no replica, the missing ones stand for the rest."""
+    lacking, known = (
+        (int(rows["bad"].sum()), int(rows["rows"].sum()))
+        for rows in (part.filter(pl.col("value").is_null()), part.drop_nulls("value"))
+    )
+    return 0 < lacking[1] <= known[1] and bound(lacking, known) <= 0 <= -bound(known, lacking)
 
 
 def _which(dimensions: Sequence[str]) -> str:
