@@ -19,8 +19,7 @@ def write_slices(store: Store, vantages: Sequence[str], alone: bool) -> None:
     for vantage in vantages:
         set_front(store, vantage, alone)
         store.script(f"create or replace temp view judged as {JUDGED}")
-        own = "" if alone else " where attempt_id in (select attempt_id from front)"
-        slow_from = store.run(SLOW_FROM + own)[0][0]
+        slow_from = store.run(SLOW_FROM)[0][0]
         kinds = {"slow": f"times >= {slow_from!r}" if slow_from else "cast(null as boolean)", "failed": "failed"}
         _count(store, kinds)
         tested = [row for kind in kinds for row in _singles(store, vantage, kind)]
@@ -34,19 +33,24 @@ def write_slices(store: Store, vantages: Sequence[str], alone: bool) -> None:
 # Which attempts can be slow or failed, and which are. Slow: the slowest tenth by what they took against what their
 # tokens take in the quiet part of this log, at least half as much again; from three times on always, for where half of
 # all are slow the slowest tenth of them would point at a bystander. Null: not judged. Time counts as lost from half as
-# much again on.
+# much again on. Of an answer that came whole, in the last tenth of its time, only the whole counts: its first token was
+# held back, and a proxy that does so to everybody would hide the replica that is slow by itself.
 JUDGED = f"""
-select {", ".join(f"f.{name}" for name in DIMENSIONS)}, f.total_ms, e.load <> 'busy' as calm, e.times,
-       case when e.times >= 1.5
-            then round(greatest(f.total_ms - e.expected_total_ms, f.ttft_ms - e.expected_ttft_ms, 0)) end as lost_ms,
+select {", ".join(f"f.{name}" for name in DIMENSIONS)}, f.total_ms, e.load <> 'busy' as calm,
+       case when f.ttft_ms >= 0.9 * f.total_ms and e.worse_times is not null
+            then f.total_ms / nullif(e.expected_total_ms, 0) else e.worse_times end as times,
+       case when times >= 1.5
+            then round(greatest(0, f.total_ms - e.expected_total_ms,
+                                case when f.ttft_ms < 0.9 * f.total_ms then f.ttft_ms - e.expected_ttft_ms end))
+            end as lost_ms,
        case when f.outcome not in ('unknown', 'cancelled', 'rate_limited')
             then f.outcome in ('failed', 'timeout', 'incomplete', 'empty') end as failed
 from   front f
-join   expected e on e.attempt_id = f.attempt_id
+join   (select * rename (times as worse_times) from expected) e on e.attempt_id = f.attempt_id
 """
 COUNTED = ("rows", "bad", "calm", "calm_bad", "lost")
 LOST = {"slow": "coalesce(sum(lost_ms), 0)", "failed": "count(*) filter (failed)"}
-SLOW_FROM = "select greatest(least(percentile_disc(0.9) within group (order by times), 3), 1.5) from expected"
+SLOW_FROM = "select greatest(least(percentile_disc(0.9) within group (order by times), 3), 1.5) from judged"
 
 
 def _count(store: Store, kinds: Mapping[str, str]) -> None:
