@@ -264,6 +264,24 @@ select attempt_id, input_tokens, output_tokens, total_ms, quiet, load, streamed,
 from   timed
 where  usual_ms is not null;
 
+-- One row per front attempt that failed at once, before anything ran: a 502, or a failure without any word, that took at most
+-- 100 ms or half of what the quickest twentieth of the answers in its tenth of the log needs for its first token; a reset,
+-- which takes the way there and back and no more, at most 250 ms or a quarter more than those.
+create view instant_failures as
+with quickest as (
+    select f.stretch, percentile_disc(0.05) within group (order by coalesce(f.ttft_ms, f.total_ms)) as ms
+    from   front_expected f
+    where  f.outcome = 'completed'
+    group  by f.stretch
+)
+select f.attempt_id, f.total_ms
+from   front_expected f
+left   join quickest q on q.stretch = f.stretch
+where  f.outcome = 'failed' and coalesce(f.error_type, '') not in ('rate_limit', 'quota', 'cancelled', 'invalid_request', 'auth', 'context_length', 'content_filter')
+and    case when f.http_status is null and f.error_type = 'connection_reset' then f.total_ms <= greatest(250, 1.25 * coalesce(q.ms, 0))
+            when f.error_type in ('connection_reset', 'upstream_error') or f.http_status = 502 or (f.http_status is null and f.error_type is null)
+            then f.total_ms <= greatest(100, 0.5 * coalesce(q.ms, 0)) end;
+
 -- One row per minute of the front vantage.
 create view minutes as
 select date_trunc('minute', started_at) as minute_at, count(*) as attempts,

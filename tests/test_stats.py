@@ -170,6 +170,18 @@ def test_a_share_of_lost_time_is_what_would_go_with_the_value() -> None:
     assert share > 0.9
 
 
+def test_a_slow_replica_is_seen_behind_a_proxy_that_holds_every_answer_back() -> None:
+    """The first token then comes with the last one, whoever wrote the answer: what is slow shows in the whole."""
+    rows = rows_of("i2")
+    for row in rows[200:]:
+        row["ttft_ms"] = 0.99 * float(str(row["total_ms"]))
+    with filled(rows) as store:
+        stats.prepare(store)
+        found = store.rows("select value, explained_share from slices where kind = 'slow' and significant")
+    assert [row["value"] for row in found] == ["i2"]
+    assert found[0]["explained_share"] > 0.8
+
+
 def test_what_an_answer_takes_follows_its_tokens_where_rows_are_few() -> None:
     """Two models of one log, thirty answers each: no answer of a healthy one looks slow for being long."""
     draw = random.Random(3)

@@ -33,18 +33,23 @@ def write_slices(store: Store, vantages: Sequence[str], alone: bool) -> None:
 # Which attempts can be slow or failed, and which are. Slow: the slowest tenth by what they took against what their
 # tokens take in the quiet part of this log, at least half as much again; from three times on always, for where half of
 # all are slow the slowest tenth of them would point at a bystander. Null: not judged. Time counts as lost from half as
-# much again on.
+# much again on. Of an answer that came whole, in the last tenth of its time, only the whole counts: its first token was
+# held back, and a proxy that does so to everybody would hide the replica that is slow by itself.
 JUDGED = f"""
-select {", ".join(f"f.{name}" for name in DIMENSIONS)}, f.total_ms, f.load <> 'busy' as calm, f.times,
-       case when f.times >= 1.5
-            then round(greatest(f.total_ms - f.expected_total_ms, f.ttft_ms - f.expected_ttft_ms, 0)) end as lost_ms,
+select {", ".join(f"f.{name}" for name in DIMENSIONS)}, f.total_ms, f.load <> 'busy' as calm,
+       case when f.ttft_ms >= 0.9 * f.total_ms and f.worse_times is not null
+            then f.total_ms / nullif(f.expected_total_ms, 0) else f.worse_times end as times,
+       case when times >= 1.5
+            then round(greatest(0, f.total_ms - f.expected_total_ms,
+                                case when f.ttft_ms < 0.9 * f.total_ms then f.ttft_ms - f.expected_ttft_ms end))
+            end as lost_ms,
        case when f.outcome not in ('unknown', 'cancelled', 'rate_limited')
             then f.outcome in ('failed', 'timeout', 'incomplete', 'empty') end as failed
-from   front_expected f
+from   (select * rename (times as worse_times) from front_expected) f
 """
 COUNTED = ("rows", "bad", "calm", "calm_bad", "lost")
 LOST = {"slow": "coalesce(sum(lost_ms), 0)", "failed": "count(*) filter (failed)"}
-SLOW_FROM = "select greatest(least(percentile_disc(0.9) within group (order by times), 3), 1.5) from front_expected"
+SLOW_FROM = "select greatest(least(percentile_disc(0.9) within group (order by times), 3), 1.5) from judged"
 
 
 def _count(store: Store, kinds: Mapping[str, str]) -> None:
