@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from llmdoctor.compare.findings import MEASURED, OF_LOGS
 from llmdoctor.compare.speeds import QUANTITIES, Speed, plain, ratio
-from llmdoctor.compare.values import Change, Level, Other, Turned
+from llmdoctor.compare.values import Change, Level, Other, Seen, Turned
 
 OTHERS = {
     "timeout_share": ("fewer timeouts", "more timeouts"),
@@ -65,17 +66,21 @@ def of_unmoved(level: Level, figures: Sequence[Change]) -> str:
     if shown is None:
         return f"{first}."
     if shown.unit == "share":
-        return f"{first}: {OTHERS[shown.name][0].partition(' ')[2]} {pair(shown)}, unevenly over the log."
+        return f"{first}: {title(shown)} {pair(shown)}, unevenly over the log."
     ends = [f"{100 * end:+.0f} %" if end is not None else "any" for end in (shown.low, shown.high)]
     return f"{first}: {title(shown)} changed by {ends[0]} to {ends[1]}."
 
 
 def of_mix(figures: Sequence[Change], changed: Sequence[Other]) -> str:
     """Other requests, not another service."""
-    shown = max((one for one in figures if one.state == "mix"), key=ratio)
+    shown = max((one for one in figures if one.state == "mix"), key=lambda one: (one.unit == "ms", ratio(one)))
     what = [f"{one.title} {one.before} before, {one.after} after" for one in changed if one.name in KINDS and one.moved]
     equal = shown.equal_mix
-    at_equal = f"{said(equal.before, 'ms')} to {said(equal.after, 'ms')} at equal mix" if equal else "not at equal mix"
+    at_equal = (
+        f"{said(equal.before, shown.unit)} to {said(equal.after, shown.unit)} at equal mix"
+        if equal
+        else "not at equal mix"
+    )
     told = f"; {'; '.join(what)}" if what else ""
     return (
         f"Only the mix of requests changed, not how fast they are answered ({title(shown)} {pair(shown)}, but "
@@ -92,13 +97,36 @@ def of_findings(level: Level, findings: Sequence[Turned]) -> Iterator[str]:
         yield f"Gone: {listed(gone)}."
     if new:
         yield f"New: {listed(new)}."
-    if left and level in ("partly_fixed", "traded", "better", "fixed"):
+    if left and level in ("partly_fixed", "traded", "better", "fixed", "no_change"):
         yield f"Still there: {listed([_counted(one) for one in left])}."
+    lost = [one.id for one in findings if one.turn == "untold" and one.before and one.before.state == "present"]
+    if lost and level in ("partly_fixed", "traded", "better", "fixed"):
+        yield f"Cannot be told after: {listed(lost)}."
+    rare = [f"{one.id} ({_of(one.before)} before, {_of(one.after)} after)" for one in findings if is_rare(one)]
+    if rare and level == "undetermined":
+        yield f"Too few to say whether it comes and goes by chance: {listed(rare)}."
+
+
+def is_rare(one: Turned) -> bool:
+    """Whether a finding that no figure measures is seen on one side only, too seldom to be beyond noise."""
+    sides = [side for side in (one.before, one.after) if side and side.affected is not None and side.total]
+    return (
+        one.turn == "near"
+        and one.id not in MEASURED | OF_LOGS
+        and len(sides) == 2
+        and any(not one.affected for one in sides)
+    )
+
+
+def _of(seen: Seen | None) -> str:
+    return f"{seen.affected or 0:,} of {seen.total or 0:,}" if seen else "not known"
 
 
 def title(change: Change) -> str:
-    """ "ttft_ms.p95" -> "P95 TTFT"."""
+    """ "ttft_ms.p95" -> "P95 TTFT", "error_share" -> "errors"."""
     name, _, word = change.name.partition(".")
+    if name in OTHERS:
+        return OTHERS[name][0].partition(" ")[2]
     return f"{word.upper()} {QUANTITIES[name]}"
 
 
