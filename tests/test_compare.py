@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -17,6 +18,7 @@ from tests.before_after import Service, rows, sides, told
 
 CALM = Service()
 TAIL = Service(wait_share=0.08)
+FEW = replace(CALM, n=600)
 
 
 @cache
@@ -216,7 +218,7 @@ def test_what_one_side_cannot_tell_is_not_called_gone() -> None:
     assert found.verdict.level == "better"
 
 
-def _slices(name: str, subjects: dict[str, tuple[str, float | None, int | None]]) -> Side:
+def _slices(name: str, subjects: Mapping[str, tuple[str, float, int | None]]) -> Side:
     plain = dict(told(rows(1, replace(CALM, n=12))).plain)
     row = next(one for one in plain["symptoms"] if one["id"] == "errors")
     plain["symptoms"] = [
@@ -247,12 +249,12 @@ def test_too_few_says_how_many_would_do() -> None:
 
 def test_a_rare_finding_that_is_gone_may_be_chance_and_no_change_is_not_claimed() -> None:
     pair = []
-    for one, affected, state in zip(sides(*[replace(CALM, n=600)] * 2), (5, 0), ("present", "absent"), strict=True):
+    for one, affected, state in zip(sides(FEW, FEW), (5, 0), ("present", "absent"), strict=True):
         row = next(symptom for symptom in one.plain["symptoms"] if symptom["id"] == "errors")
         row = {**row, "id": "inconsistent_tasks", "state": state, "subject": "all", "vantage": "client",
                "observed": affected / 600, "affected": affected, "total": 600}  # fmt: skip
         pair.append(side(state, "logs", {**one.plain, "symptoms": [*one.plain["symptoms"], row]}))
-    found = compare(*pair, "x")
+    found = compare(pair[0], pair[1], "x")
     assert found.verdict.level == "undetermined"
     assert "inconsistent_tasks (5 of 600 before, 0 of 600 after)" in found.verdict.text
 

@@ -49,8 +49,8 @@ def _reach(off: Sequence[float]) -> int:
     blocks, total = len(off), sum(one * one for one in off)
     alike = sum(one * other for one, other in pairwise(off)) / total if total else 0.0
     alike = min(max(alike, 0.0), 0.97)
-    bandwidth = 1.1447 * (4 * alike**2 / (1 - alike**2) ** 2 * blocks) ** (1 / 3)
-    return min(blocks - 1, max(round(blocks ** (1 / 3)), round(bandwidth)))
+    bandwidth = 1.1447 * math.cbrt(4 * alike**2 / (1 - alike**2) ** 2 * blocks)
+    return min(blocks - 1, max(round(math.cbrt(blocks)), round(bandwidth)))
 
 
 def times_error(parts: Sequence[float], wholes: Sequence[float]) -> float:
