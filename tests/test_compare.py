@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llmdoctor.compare import Comparison, Side, as_dict, compare, side, to_json
+from llmdoctor.compare import Comparison, Side, as_dict, compare, side, to_json, words
 from llmdoctor.compare.values import Change
 from llmdoctor.diagnose.values import six
 from llmdoctor.errors import InputError
@@ -236,6 +236,23 @@ def test_what_another_subject_shows_is_not_told_of_this_one() -> None:
     assert [(one.before is None, one.after is None) for one in found.findings] == [(False, True), (True, False)]
     nobody = compare(_slices("before", atlas), _slices("after", {"all": ("absent", 1.1, None)}), "x")
     assert [(one.subject, one.turn) for one in nobody.findings] == [("model=atlas", "cleared")]
+
+
+def test_so_many_broken_tasks_are_no_chance() -> None:
+    ends = {"all": ("present", 0.024, 19)}, {"all": ("absent", 0.0, 0)}
+    for counts, turn in (("tasks", "cleared"), ("attempts", "near")):
+        pair = []
+        for one, total in zip(ends, (800, 400), strict=True):
+            made = _slices("x", one)
+            row = {**made.symptoms[0], "id": "inconsistent_tasks", "counts": counts, "total": total}
+            pair.append(side("x", "logs", {**made.plain, "symptoms": [row]}))
+        assert [one.turn for one in compare(pair[0], pair[1], "x").findings] == [turn]
+
+
+def test_an_undetermined_verdict_names_a_figure_that_is_too_uncertain() -> None:
+    found = compared(replace(CALM, n=40, wait_share=0.4), replace(CALM, n=40, wait_share=0.4))
+    loose = {f"{words.title(one)} changed by" for one in found.figures if one.unit == "ms" and not words.tight(one)}
+    assert any(told in found.verdict.text for told in loose), found.verdict.text
 
 
 def test_too_few_says_how_many_would_do() -> None:

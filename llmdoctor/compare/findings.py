@@ -13,7 +13,7 @@ SURE = 3.0
 """Standard errors between two affected shares from which they differ: some thirty symptoms are looked at together."""
 FACTOR = 1.25
 CLUSTERED = 3.0
-"""Attempts come in clusters even where blocks of time do not show it: conversations, retries."""
+"""Attempts come in clusters even where blocks of time do not show it: conversations, retries. Tasks do not."""
 
 MEASURED_AS = {"client_timeouts": "timeout_share", "errors": "error_share"}
 """Findings over all attempts whose share is a figure as well: what the figure says, tested by itself with blocks of
@@ -52,6 +52,7 @@ def _turned(before: Side, after: Side, name: str, subject: str, clustered: float
     left, right = _row(before, name, subject), _row(after, name, subject)
     row = next(one for one in (left, right) if one and one["state"] == "present")
     sides = _seen(left), _seen(right)
+    least = 1.0 if row.get("counts") == "tasks" else CLUSTERED
     # What one place sees, another need not.
     apart = bool(left and right and left["vantage"] and right["vantage"] and left["vantage"] != right["vantage"])
     return Turned(
@@ -59,7 +60,7 @@ def _turned(before: Side, after: Side, name: str, subject: str, clustered: float
         title=row["title"],
         subject=subject,
         unit=row["unit"],
-        turn="untold" if apart else _turn(*sides, _alike(left, right), max(clustered, CLUSTERED)),
+        turn="untold" if apart else _turn(*sides, _alike(left, right), max(clustered, least)),
         before=sides[0],
         after=sides[1],
         cause_before=_best(before, name, subject),

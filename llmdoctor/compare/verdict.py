@@ -20,8 +20,6 @@ ABOUT = {
     "slow_overall": "total_ms",
 }
 OF_SIZES = frozenset({"oversized_requests"})
-WIDE = 1.0
-"""An interval that reaches to twice as long, or to half, tells nothing."""
 LONGER = "Give longer logs (P95 needs 200 attempts a side, P99 2,000), or compare like stretches with --window."
 SAME_PLACE = "Compare logs of one place: those of the same client, gateway, proxy or engine on both sides."
 
@@ -58,7 +56,7 @@ def elsewhere(before: str, after: str) -> Verdict:
 
 def _longer(figures: Sequence[Change]) -> str:
     """What to do where too little is known: how many attempts would tell, as far as they go on like these."""
-    wide = [(one, needed) for one in figures if one.unit == "ms" and (needed := _needed(one))]
+    wide = [(one, needed) for one in words.unmoved(figures) if one.unit == "ms" and (needed := _needed(one))]
     if not wide:
         return LONGER if figures else ""
     change, needed = max(wide, key=lambda pair: pair[1])
@@ -71,9 +69,9 @@ def _longer(figures: Sequence[Change]) -> str:
 def _needed(change: Change) -> int | None:
     """So many attempts a side as the interval needs to end within half and twice as long: its width goes with the root
     of them. None where it is tight, or open."""
-    if _tight(change) or change.low is None or change.high is None or change.low <= -1:
+    if words.tight(change) or change.low is None or change.high is None or change.low <= -1:
         return None
-    reach = max(math.log1p(change.high), -math.log1p(change.low)) / math.log1p(WIDE)
+    reach = max(math.log1p(change.high), -math.log1p(change.low)) / math.log1p(words.WIDE)
     whole = reach**2 * min(change.n_before, change.n_after)
     digits: int = 10 ** max(0, math.floor(math.log10(whole)) - 1)
     return math.ceil(whole / digits) * digits
@@ -121,22 +119,13 @@ def _level(good: bool, bad: bool, mixed: bool, findings: Sequence[Turned], figur
         return "partly_fixed" if left else "fixed" if gone else "better"
     if mixed:
         return "mix"
-    told = [one for one in figures if one.unit in ("ms", "share") and one.state in ("same", "slight")]
+    told = words.unmoved(figures)
     # Where every attempt fails there are no durations.
     timed = any(one.unit == "ms" for one in told) or not any(
         one.unit == "ms" and one.state != "untold" for one in figures
     )
-    sure = bool(told) and timed and all(map(_tight, told))
+    sure = bool(told) and timed and all(map(words.tight, told))
     return "no_change" if sure and not any(map(words.is_rare, findings)) else "undetermined"
-
-
-def _tight(change: Change) -> bool:
-    """Whether a change that matters would have been seen."""
-    if change.low is None or change.high is None:
-        return False
-    if not change.relative:
-        return abs(change.change or 0.0) < words.POINTS
-    return change.high < WIDE and change.low > -WIDE / 2
 
 
 def _text(
