@@ -72,8 +72,8 @@ def of_unmoved(level: Level, figures: Sequence[Change]) -> str:
     if shown.unit == "share":
         return f"{first}: {title(shown)} {pair(shown)}, unevenly over the log."
     low, high = (f"{100 * end:+.0f} %" if end is not None else "" for end in (shown.low, shown.high))
-    told = f"{low} to {high}" if low and high else f"{low} or more" if low else f"{high} or less" if high else ""
-    return f"{first}: {title(shown)} changed by {told or 'anything at all'}."
+    span = f"{low} to {high}" if low and high else f"{low} or more" if low else f"{high} or less" if high else ""
+    return f"{first}: {title(shown)} changed by {span or 'anything at all'}."
 
 
 def unmoved(figures: Sequence[Change]) -> list[Change]:
