@@ -241,6 +241,10 @@ def main() -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """One command line; returns the exit code. Whatever goes wrong is one line on standard error."""
     code: object
+    if "_LLMDOCTOR_COMPLETE" in os.environ:
+        from llmdoctor import completion
+
+        completion.prepare(llmdoctor)
     try:
         code = llmdoctor.main(args=list(arguments), prog_name="llmdoctor", standalone_mode=False)
     except BaseException as error:

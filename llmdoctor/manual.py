@@ -8,7 +8,7 @@ from llmdoctor import __version__
 
 _EXIT = (
     ("0", "ran"),
-    ("1", "a symptom at or above --fail-on is present, or a test of a page failed"),
+    ("1", "a symptom at or above --fail-on is present, --fail-on-regression found one, or a test of a page failed"),
     ("2", "wrong usage, or a broken page"),
     ("3", "nothing usable in the input"),
     ("130", "interrupted"),

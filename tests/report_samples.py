@@ -44,6 +44,8 @@ HOSTILE = (
     '"><img src=x onerror=alert(4)>',
     "| a | b |\n|---|---|\n| c | d |",
     "`code` **bold** _it_ {{ 7*7 }} {% raw %} &amp; \ud800 Zürich 東京 🚀",
+    "\u0610\u0e47" * 80 + " Z" + "\u0338" * 40,
+    "hid\xadden \u061c\u3164\U000e0041",
     "x" * 3000,
 )
 

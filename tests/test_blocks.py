@@ -51,13 +51,27 @@ def test_a_share_of_nothing_still_has_an_upper_end() -> None:
     assert 0.001 < high < 0.004
 
 
-def test_few_rows_have_the_normal_distribution_and_few_blocks_students() -> None:
+def test_few_rows_have_the_normal_distribution_and_few_blocks_a_wider_one() -> None:
     assert blocks.count_blocks(63) == 0
     assert blocks.count_blocks(64) == 8
     assert blocks.count_blocks(10**6) == 40
-    assert blocks.times_error(0) == NormalDist().inv_cdf(0.975)
-    assert blocks.times_error(8) == pytest.approx(2.365, abs=0.01)  # Student's t, 7 degrees of freedom
-    assert blocks.times_error(40) == pytest.approx(2.023, abs=0.001)
+    assert blocks.times_error([], []) == NormalDist().inv_cdf(0.975)
+    turns = [1.0, 0.0] * 20
+    assert blocks.times_error(turns, [1] * 40) == pytest.approx(2.261, abs=0.001)  # three neighbours: a tenth of all
+    assert blocks.times_error(turns[:8], [1] * 8) > 3
+
+
+@pytest.mark.parametrize(("alike", "least"), [(0.0, 0.93), (0.3, 0.91), (0.6, 0.86), (0.8, 0.79)])
+def test_the_interval_holds_the_mean_of_a_service_whose_minutes_go_like_the_last(alike: float, least: float) -> None:
+    rng, held = random.Random(3), 0
+    for _ in range(600):
+        level, minutes = rng.gauss(0, 1), []
+        for _ in range(40):
+            level = alike * level + math.sqrt(1 - alike**2) * rng.gauss(0, 1)
+            minutes.append(5 + level)
+        _, low, high = blocks.of_ratio(minutes, [1] * 40)
+        held += (low or 0.0) <= 5 <= (high or 0.0)
+    assert held / 600 >= least
 
 
 def test_a_ratio_without_blocks_has_no_interval() -> None:

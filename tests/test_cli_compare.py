@@ -107,6 +107,7 @@ def test_all_outputs_are_written_and_named(folder: Path, tmp_path: Path) -> None
     assert not [tag for tag, attributes in page.tags if "src" in attributes or "onclick" in attributes]
     assert outputs[0].stat().st_size < 200_000
     assert "within noise" in " ".join(page.words)
+    assert outputs[2].read_text().splitlines()[0] in "".join(page.words)  # the text for the ticket
     assert len(outputs[2].read_text()) < 4000
     assert json.loads(outputs[1].read_text())["verdict"]["level"] == "fixed"
     again = run("compare", "before.html", "after.json", "-o", "-", "-q", cwd=folder)

@@ -2,12 +2,15 @@
 
 import json
 import random
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 
-from llmdoctor.compare import Comparison, as_dict, compare, side, to_json
+from llmdoctor.compare import Comparison, Side, as_dict, compare, side, to_json, words
 from llmdoctor.compare.values import Change
 from llmdoctor.diagnose.values import six
 from llmdoctor.errors import InputError
@@ -15,6 +18,7 @@ from tests.before_after import Service, rows, sides, told
 
 CALM = Service()
 TAIL = Service(wait_share=0.08)
+FEW = replace(CALM, n=600)
 
 
 @cache
@@ -141,10 +145,135 @@ def test_one_change_is_no_warning_and_two_are() -> None:
     assert "2 things changed beside the times (models, application versions)" in two.warnings[0]
 
 
-def test_other_vantages_are_not_compared() -> None:
-    found = compared(CALM, replace(TAIL, vantage="proxy"))
+@pytest.mark.parametrize(
+    ("before", "after"), [(TAIL, replace(CALM, vantage="proxy")), (CALM, replace(TAIL, vantage="proxy"))]
+)
+def test_logs_of_other_places_are_not_compared_not_even_by_findings(before: Service, after: Service) -> None:
+    few = replace(before, n=300), replace(after, n=300)
+    found = compared(*few)
     assert found.figures == ()
-    assert "seen at client before, at proxy after" in found.warnings[0]
+    assert {one.turn for one in found.findings} == {"untold"}
+    assert found.verdict.level == "undetermined"
+    assert "one was written at client, the other at proxy" in found.verdict.text
+    assert found.verdict.next.startswith("Compare logs of one place")
+    assert not found.regressed
+
+
+LARGE = replace(CALM, n=600, model="large", slower=3.0, error_share=0.05)
+SMALL = replace(CALM, n=600, model="small")
+
+
+def mixed(seed: int, large: float, slower: float = 1.0) -> list[dict[str, Any]]:
+    """Attempts at two models, so large a share of them at the larger one, with what each costs."""
+    rng, made = random.Random(seed), []
+    both = [rows(seed, replace(one, slower=one.slower * slower)) for one in (SMALL, LARGE)]
+    for number in range(SMALL.n):
+        row = both[rng.random() < large][number]
+        price = 9 if row["model"] == "large" else 1
+        made.append({**row, "cost_usd": price * (row["input_tokens"] + 5 * (row["output_tokens"] or 0)) / 1e6})
+    return made
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.2, 0.6), (0.6, 0.2)])
+def test_more_requests_to_a_slower_dearer_and_less_sure_model_are_another_mix(before: float, after: float) -> None:
+    found = compare(told(mixed(1, before)), told(mixed(2, after)), "x")
+    assert found.verdict.level == "mix", found.verdict.text
+    assert {figure(found, name).state for name in ("tpot_ms.p50", "total_ms.p50", "cost_per_task")} == {"mix"}
+    pace = figure(found, "tpot_ms.p50")
+    assert pace.equal_mix is not None
+    assert abs(pace.equal_mix.change) < 0.05
+    assert figure(found, "error_share").state in ("mix", "same", "slight")
+
+
+def test_a_slower_service_is_seen_through_more_requests_to_a_quicker_model() -> None:
+    found = compare(told(mixed(1, 0.6)), told(mixed(2, 0.2, slower=1.6)), "x")
+    pace = figure(found, "tpot_ms.p50")
+    assert (pace.change or 0) < 0
+    assert pace.equal_mix is not None
+    assert pace.equal_mix.change == pytest.approx(0.6, abs=0.15)
+    assert pace.state == "worse"
+    assert found.regressed
+
+
+def test_where_the_mix_is_the_same_it_does_not_decide() -> None:
+    # Three in ten wait: between those and the others there is nothing, and a median of kinds cannot be read off.
+    found = compare(*sides(replace(CALM, n=600, wait_share=0.3), replace(CALM, n=600, wait_share=0.2)), "x")
+    assert [one.name for one in found.figures if one.equal_mix] == []
+
+
+def test_a_log_in_which_everything_fails_is_compared_by_its_errors() -> None:
+    down = replace(CALM, n=300, error_share=1.0)
+    verdicts = [compared(*pair).verdict.level for pair in ((down, CALM), (CALM, down), (down, down))]
+    assert verdicts == ["fixed", "regression", "no_change"]
+
+
+def test_what_one_side_cannot_tell_is_not_called_gone() -> None:
+    before, after = sides(replace(TAIL, n=600), replace(CALM, n=600))
+    symptoms = [{**one, "state": "unknown"} if one["id"] == "high_ttft" else one for one in after.plain["symptoms"]]
+    found = compare(before, side("after", "logs", {**after.plain, "symptoms": symptoms}), "x")
+    assert next(one.turn for one in found.findings if one.id == "high_ttft") == "untold"
+    assert "Cannot be told after: high_ttft." in found.verdict.text
+    symptoms = [{**one, "state": "unknown"} for one in after.plain["symptoms"]]
+    found = compare(before, side("after", "logs", {**after.plain, "symptoms": symptoms}), "x")
+    assert found.verdict.level == "better"
+
+
+def _slices(name: str, subjects: Mapping[str, tuple[str, float, int | None]]) -> Side:
+    plain = dict(told(rows(1, replace(CALM, n=12))).plain)
+    row = next(one for one in plain["symptoms"] if one["id"] == "errors")
+    plain["symptoms"] = [
+        {**row, "id": "uneven_instances", "subject": subject, "state": state, "vantage": "client",
+         "observed": observed, "affected": affected, "total": 150 if affected else None}
+        for subject, (state, observed, affected) in subjects.items()
+    ]  # fmt: skip
+    return side(name, "logs", plain)
+
+
+def test_what_another_subject_shows_is_not_told_of_this_one() -> None:
+    atlas, birch = {"model=atlas": ("present", 4.0, 38)}, {"model=birch": ("present", 2.5, 50)}
+    found = compare(_slices("before", atlas), _slices("after", birch), "x")
+    assert [(one.subject, one.turn) for one in found.findings] == [("model=atlas", "untold"), ("model=birch", "untold")]
+    assert [(one.before is None, one.after is None) for one in found.findings] == [(False, True), (True, False)]
+    nobody = compare(_slices("before", atlas), _slices("after", {"all": ("absent", 1.1, None)}), "x")
+    assert [(one.subject, one.turn) for one in nobody.findings] == [("model=atlas", "cleared")]
+
+
+def test_so_many_broken_tasks_are_no_chance() -> None:
+    ends = {"all": ("present", 0.024, 19)}, {"all": ("absent", 0.0, 0)}
+    for counts, turn in (("tasks", "cleared"), ("attempts", "near")):
+        pair = []
+        for one, total in zip(ends, (800, 400), strict=True):
+            made = _slices("x", one)
+            row = {**made.symptoms[0], "id": "inconsistent_tasks", "counts": counts, "total": total}
+            pair.append(side("x", "logs", {**made.plain, "symptoms": [row]}))
+        assert [one.turn for one in compare(pair[0], pair[1], "x").findings] == [turn]
+
+
+def test_an_undetermined_verdict_names_a_figure_that_is_too_uncertain() -> None:
+    found = compared(replace(CALM, n=40, wait_share=0.4), replace(CALM, n=40, wait_share=0.4))
+    loose = {f"{words.title(one)} changed by" for one in found.figures if one.unit == "ms" and not words.tight(one)}
+    assert any(told in found.verdict.text for told in loose), found.verdict.text
+
+
+def test_too_few_says_how_many_would_do() -> None:
+    few = replace(CALM, n=40, wait_share=0.4)
+    found = compared(few, few)
+    assert found.verdict.level == "undetermined"
+    said = re.match(r"About ([\d,]+) attempts a side would tell a change of the P\d+ \w+ by half", found.verdict.next)
+    assert said, found.verdict.next
+    assert 40 < int(said[1].replace(",", "")) < 40_000
+
+
+def test_a_rare_finding_that_is_gone_may_be_chance_and_no_change_is_not_claimed() -> None:
+    pair = []
+    for one, affected, state in zip(sides(FEW, FEW), (5, 0), ("present", "absent"), strict=True):
+        row = next(symptom for symptom in one.plain["symptoms"] if symptom["id"] == "errors")
+        row = {**row, "id": "inconsistent_tasks", "state": state, "subject": "all", "vantage": "client",
+               "observed": affected / 600, "affected": affected, "total": 600}  # fmt: skip
+        pair.append(side(state, "logs", {**one.plain, "symptoms": [*one.plain["symptoms"], row]}))
+    found = compare(pair[0], pair[1], "x")
+    assert found.verdict.level == "undetermined"
+    assert "inconsistent_tasks (5 of 600 before, 0 of 600 after)" in found.verdict.text
 
 
 def test_a_finding_that_only_crossed_its_limit_is_no_news() -> None:

@@ -1,15 +1,18 @@
 """The HTML report: whole, harmless, the same twice, and never larger than agreed."""
 
+import dataclasses
 import json
 import re
+import unicodedata
 from html.parser import HTMLParser
 
 import pytest
 
+from llmdoctor.diagnose.course import Story
 from llmdoctor.diagnose.values import as_dict
 from llmdoctor.errors import InputError
-from llmdoctor.report import html
-from tests.report_samples import ALL, HOSTILE, huge, ordinary, unknowing
+from llmdoctor.report import figures, html, view
+from tests.report_samples import ALL, HOSTILE, cause, huge, ordinary, unknowing
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -165,3 +168,22 @@ def test_tells_a_finding_from_what_to_when_it_is_wrong() -> None:
     place = 0
     for text in order:
         place = words.index(text, place)
+
+
+def test_no_letter_carries_a_tower_of_marks() -> None:
+    assert figures.clean("Z" + "\u0338" * 30) == "Z" + "\u0338" * figures.MOST_MARKS
+    for written in ("Việt Nam", "हिन्दी", "ภาษาไทย", unicodedata.normalize("NFD", "Việt ǭ")):
+        assert figures.clean(written) == written
+
+
+def test_the_first_screen_is_told_in_full_however_short_the_rest_became() -> None:
+    story = "One incident after the other. " * 15 + "It ended so"
+    page = html.render(dataclasses.replace(huge(), story=Story("", "", (), story)))
+    assert f'<p class="scope">{story}.</p>' in page
+    assert "….</p>" not in page
+
+
+def test_a_confidence_is_the_same_number_everywhere() -> None:
+    for confidence in (0.695, 0.835, 0.885, 0.005, 1.0):
+        percent = view.certainty(cause(confidence=confidence, provisional=False)).split("\u00a0")[0]
+        assert int(percent) == round(100 * float(f"{confidence:.2f}"))

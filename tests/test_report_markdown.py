@@ -4,7 +4,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from llmdoctor.report import markdown
-from tests.report_samples import ALL, HOSTILE, ordinary
+from tests.report_samples import ALL, HOSTILE, huge, ordinary
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -52,3 +52,10 @@ def test_punctuation_around_a_word_that_is_no_plain_text_stays_outside_of_its_co
     assert markdown.escaped("calls fail (kind=one_two); more") == "calls fail (`kind=one_two`); more"
     assert markdown.escaped("see <b>, then *x*.") == "see `<b>`, then `*x*`."
     assert markdown.escaped("](javascript:x)") == "`](javascript:x`)"
+
+
+def test_how_many_findings_are_left_is_no_part_of_the_last_one() -> None:
+    tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(markdown.render(huge()))
+    [left] = [one for one in tokens if one.type == "inline" and one.level == 1 and one.content.startswith("and ")]
+    assert left.content.endswith(" more")
+    assert not [one for one in tokens if one.type == "inline" and "\nand " in one.content]

@@ -1,9 +1,11 @@
 """The terminal's screen: it fits, it is aligned, and nothing from the data steers the terminal."""
 
+import dataclasses
 import re
 
 import pytest
 
+from llmdoctor.diagnose.values import Population, Stretch, Where
 from llmdoctor.report import columns, figures, text
 from tests.report_samples import ALL, ordinary, unknowing
 
@@ -82,3 +84,17 @@ def test_a_share_reads_as_a_share_however_small_it_is() -> None:
     told = [figures.share(value) for value in (0.0, 6e-7, 0.00012, 0.173, 0.9999999, 1.0, -2e-7)]
     assert [one.removesuffix("\xa0%") for one in told] == ["0", "<0.01", "0.012", "17.3", "99.9", "100", "-0.01"]
     assert figures.share(None) == "not known"
+
+
+def test_slow_for_its_tokens_is_not_told_by_whole_times_that_say_the_opposite() -> None:
+    def told(slow_ms: float) -> str:
+        populations = {"normal": Population(60, 3120.0), "slow": Population(6, slow_ms)}
+        stretch = Stretch("queue", True, {"normal": 10.0, "slow": 2000.0}, 1.0)
+        where = Where("client", "m", True, None, populations, (stretch,))
+        shown = text.render(dataclasses.replace(ordinary(), where=(where,)))
+        return " ".join(shown[shown.index("6 slow requests") :].split("\n\n")[0].split())
+
+    assert told(5000) == "6 slow requests (m, streamed, at client; 5 s against 3.12 s) took longer by queue 100 %"
+    assert (
+        told(2560) == "6 slow requests (m, streamed, at client) took longer than their tokens take else by queue 100 %"
+    )

@@ -15,7 +15,7 @@ from llmdoctor.compare.findings import turned
 from llmdoctor.compare.others import OUTCOMES, others
 from llmdoctor.compare.sides import Side, side
 from llmdoctor.compare.values import Comparison, Other, as_dict, to_json
-from llmdoctor.compare.verdict import judge
+from llmdoctor.compare.verdict import elsewhere, judge
 
 __all__ = ["Comparison", "Side", "as_dict", "compare", "side", "to_json"]
 
@@ -27,10 +27,12 @@ def compare(before: Side, after: Side, command: str) -> Comparison:
     figures = changes(first, second) if first and second else ()
     changed = others(first, second) if first and second else ()
     findings = turned(before, after, max(first.clustered, second.clustered) if first and second else 1.0, figures)
+    places = [", ".join(one.vantage for one in side.samples) for side in (before, after)]
+    apart = vantage is None and all(places)
     return Comparison(
         command=command,
         version=__version__,
-        verdict=judge(figures, findings, changed, after.plain["command"]),
+        verdict=elsewhere(*places) if apart else judge(figures, findings, changed, after.plain["command"]),
         before=before.source(vantage),
         after=after.source(vantage),
         figures=figures,
@@ -43,8 +45,11 @@ def compare(before: Side, after: Side, command: str) -> Comparison:
 def _warnings(before: Side, after: Side, changed: tuple[Other, ...], vantage: str | None) -> list[str]:
     """What a reader must know before the verdict is believed."""
     said = []
-    if vantage is None:
-        said.append(_apart(before, after))
+    if vantage is None and (lacking := [side.path for side in (before, after) if not side.samples]):
+        told = " and ".join(lacking)
+        said.append(
+            f"Only findings can be compared: {told} keeps no figures (a probe, or a report of an older version)."
+        )
     moved = [one for one in changed if one.moved and one.name not in OUTCOMES]
     versions = {one.name for one in moved} & {"app_version", "prompt_version"}
     # New instances come with a new version: that is one change.
@@ -60,11 +65,3 @@ def _warnings(before: Side, after: Side, changed: tuple[Other, ...], vantage: st
         if lost := {name for name in one.plain.get("cut", {}) if str(name).startswith(("samples", "symptoms"))}:
             said.append(f"{one.path}: the report was cut to size and lost some of {', '.join(sorted(lost))}.")
     return said
-
-
-def _apart(before: Side, after: Side) -> str:
-    places = [", ".join(one.vantage for one in side.samples) for side in (before, after)]
-    if not all(places):
-        lacking = " and ".join(side.path for side, place in zip((before, after), places, strict=True) if not place)
-        return f"Only findings can be compared: {lacking} keeps no figures (a probe, or a report of an older version)."
-    return f"Only findings can be compared: seen at {places[0]} before, at {places[1]} after."

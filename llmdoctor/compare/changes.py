@@ -4,14 +4,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from llmdoctor.compare.mix import Shared, shared
+from llmdoctor.compare.mix import Even, even
 from llmdoctor.compare.numbers import Difference, Estimate, beyond_noise, difference
 from llmdoctor.compare.values import Change, EqualMix, State
 from llmdoctor.diagnose.sample import Figure, Sample
 from llmdoctor.diagnose.values import six
 
-COVERED = 0.6
-"""Kinds that both sides have must be this share of each, or equal mix says nothing about either."""
 MIX_FROM = math.log(1.05)
 """What the mix changes by less is not told apart: durations within a kind are known no better."""
 
@@ -61,24 +59,24 @@ class _Judged:
 def changes(before: Sample, after: Sample) -> tuple[Change, ...]:
     """Every figure that at least one side has. Those beyond noise are found together: of twenty figures one would look
     changed by chance."""
-    mixes = {name: shared(before, after, name) for name in ("ttft_ms", "total_ms")}
-    judged = list(_each(before, after, mixes))
+    judged = list(_each(before, after))
     deciding = [one.p_value for judge in judged for one in (judge.decides, judge.raw) if one]
     limit = beyond_noise(deciding)
     found = _shifted([_settled(one, limit) for one in judged])
     return tuple(_with_spreads(found, before, after))
 
 
-def _each(before: Sample, after: Sample, mixes: dict[str, Shared | None]) -> Iterator[_Judged]:
+def _each(before: Sample, after: Sample) -> Iterator[_Judged]:
     left, right = ({one.name: one for one in sample.figures} for sample in (before, after))
     for measure in MEASURES:
         one, other = left.get(measure.name), right.get(measure.name)
         if one or other:
-            mix = mixes.get(measure.name.partition(".")[0])
-            yield _judge(measure, one, other, mix)
+            known = one and other and one.value is not None and other.value is not None
+            values = (one.value or 0.0, other.value or 0.0) if one and other else (0.0, 0.0)
+            yield _judge(measure, one, other, even(before, after, measure.name, values) if known else None)
 
 
-def _judge(measure: Measure, one: Figure | None, other: Figure | None, mix: Shared | None) -> _Judged:
+def _judge(measure: Measure, one: Figure | None, other: Figure | None, mix: Even | None) -> _Judged:
     plain = Change(
         measure.name,
         measure.unit,
@@ -123,22 +121,22 @@ def _ends(found: Difference, relative: bool) -> tuple[float | None, float | None
 
 
 def _equal(
-    measure: Measure, sides: tuple[Estimate, Estimate], raw: Difference, mix: Shared | None
+    measure: Measure, sides: tuple[Estimate, Estimate], raw: Difference, mix: Even | None
 ) -> tuple[Difference, EqualMix] | None:
     """The change at equal mix, its interval as wide as that of all requests, and wider for what weighting costs."""
-    if mix is None or mix.covered < COVERED:
+    if mix is None:
         return None
-    before, after = mix.quantile({"p50": 0.5, "p95": 0.95, "p99": 0.99}[measure.name.rpartition(".")[2]])
-    found = difference(_moved(sides[0], before), _moved(sides[1], after), mix.stretch)
-    change, low, high = _ends(found, True)
-    decides = abs(found.value - raw.value) >= MIX_FROM
-    told = EqualMix(six(before) or 0.0, six(after) or 0.0, change or 0.0, low, high, six(mix.covered) or 0.0, decides)
-    return found, told
+    first, second = (_moved(*one, measure.relative) for one in zip(sides, (mix.before, mix.after), strict=True))
+    found = difference(first, second, mix.stretch)
+    change, low, high = _ends(found, measure.relative)
+    decides = abs(found.value - raw.value) >= (MIX_FROM if measure.relative else measure.least_step)
+    values = six(mix.before) or 0.0, six(mix.after) or 0.0
+    return found, EqualMix(*values, change or 0.0, low, high, six(mix.covered) or 0.0, decides)
 
 
-def _moved(side: Estimate, value: float) -> Estimate:
-    """An estimate (of a logarithm) moved to another value (ms), as wide as before."""
-    by = math.log(max(value, 1e-6)) - side.value
+def _moved(side: Estimate, value: float, relative: bool) -> Estimate:
+    """An estimate (of a logarithm where `relative`) moved to another value, as wide as before."""
+    by = (math.log(max(value, 1e-6)) if relative else value) - side.value
     low, high = (None if end is None else end + by for end in (side.low, side.high))
     return Estimate(side.value + by, low, high)
 

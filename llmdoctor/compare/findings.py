@@ -13,11 +13,18 @@ SURE = 3.0
 """Standard errors between two affected shares from which they differ: some thirty symptoms are looked at together."""
 FACTOR = 1.25
 CLUSTERED = 3.0
-"""Attempts come in clusters even where blocks of time do not show it: conversations, retries."""
+"""Attempts come in clusters even where blocks of time do not show it: conversations, retries. Tasks do not."""
 
 MEASURED_AS = {"client_timeouts": "timeout_share", "errors": "error_share"}
 """Findings over all attempts whose share is a figure as well: what the figure says, tested by itself with blocks of
 time, holds for the finding."""
+
+# Findings that other requests alone bring about.
+OF_TIMES = frozenset({"high_ttft", "tail_latency", "slow_overall", "slow_decode", "long_queue"})
+# What a figure measures better than the number of affected attempts: more or less of it is the figure's to say.
+MEASURED = OF_TIMES | {"errors", "client_timeouts", "rate_limited", "retry_storm"}
+# About the log itself, or its course: none of them is mended by a change of the service or of its callers.
+OF_LOGS = frozenset({"log_gaps", "clock_skew", "exposed_secrets", "latency_shift"})
 
 Plain = Mapping[str, Any]
 
@@ -45,12 +52,15 @@ def _turned(before: Side, after: Side, name: str, subject: str, clustered: float
     left, right = _row(before, name, subject), _row(after, name, subject)
     row = next(one for one in (left, right) if one and one["state"] == "present")
     sides = _seen(left), _seen(right)
+    least = 1.0 if row.get("counts") == "tasks" else CLUSTERED
+    # What one place sees, another need not.
+    apart = bool(left and right and left["vantage"] and right["vantage"] and left["vantage"] != right["vantage"])
     return Turned(
         id=name,
         title=row["title"],
         subject=subject,
         unit=row["unit"],
-        turn=_turn(*sides, _alike(left, right), max(clustered, CLUSTERED)),
+        turn="untold" if apart else _turn(*sides, _alike(left, right), max(clustered, least)),
         before=sides[0],
         after=sides[1],
         cause_before=_best(before, name, subject),
@@ -66,11 +76,11 @@ def _as_measured(found: Turned, state: str) -> Turned:
 
 
 def _row(side: Side, name: str, subject: str) -> Plain | None:
-    """The row of this subject, else that of all: a symptom that nobody shows is judged for all at once."""
+    """The row of this subject, else that of all: a symptom that nobody shows is judged for all at once. That of another
+    subject tells nothing of this one, except for all of them."""
     own = [one for one in side.symptoms if one["id"] == name]
-    return next(
-        (one for wanted in (subject, "all") for one in own if one["subject"] == wanted), own[0] if own else None
-    )
+    named = next((one for wanted in (subject, "all") for one in own if one["subject"] == wanted), None)
+    return named or (own[0] if own and subject == "all" else None)
 
 
 def _seen(row: Plain | None) -> Seen | None:

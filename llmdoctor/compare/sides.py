@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmdoctor.compare.values import Source
-from llmdoctor.diagnose.sample import Figure, Kind, Sample, Trait
+from llmdoctor.diagnose.sample import Endings, Figure, Kind, Sample, Trait
 from llmdoctor.errors import InputError
 
 
@@ -75,6 +75,10 @@ def _sample(plain: Mapping[str, Any]) -> Sample:
         _kinds(plain["total_kinds"]),
         int(plain["firsts"]),
         _kinds(plain["first_kinds"]),
+        # Reports of older versions do not keep these.
+        int(plain.get("paces", 0)),
+        _kinds(plain.get("pace_kinds", ())),
+        tuple(Endings(**one) for one in plain.get("endings", ())),
         tuple(
             Trait(one["name"], one["value"], tuple((str(name), int(n)) for name, n in one["values"]))
             for one in plain["traits"]

@@ -1,9 +1,11 @@
 """What moved -> did it work? One level, one sentence and what to do next."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from llmdoctor.compare import words
+from llmdoctor.compare.findings import MEASURED, MEASURED_AS, OF_LOGS, OF_TIMES
 from llmdoctor.compare.speeds import Speed, speeds
 from llmdoctor.compare.values import Change, Level, Other, State, Turn, Turned, Verdict
 from llmdoctor.diagnose.values import SEVERITIES
@@ -17,16 +19,9 @@ ABOUT = {
     "tail_latency": "total_ms",
     "slow_overall": "total_ms",
 }
-# Findings that other requests alone bring about.
-OF_TIMES = frozenset({"high_ttft", "tail_latency", "slow_overall", "slow_decode", "long_queue"})
-# What a figure measures better than the number of affected attempts: more or less of it is the figure's to say.
-MEASURED = OF_TIMES | {"errors", "client_timeouts", "rate_limited", "retry_storm"}
-# About the log itself, or its course: none of them is mended by a change of the service.
-OF_LOGS = frozenset({"log_gaps", "clock_skew", "missing_usage", "exposed_secrets", "latency_shift"})
 OF_SIZES = frozenset({"oversized_requests"})
-WIDE = 1.0
-"""An interval that reaches to twice as long, or to half, tells nothing."""
 LONGER = "Give longer logs (P95 needs 200 attempts a side, P99 2,000), or compare like stretches with --window."
+SAME_PLACE = "Compare logs of one place: those of the same client, gateway, proxy or engine on both sides."
 
 
 def judge(
@@ -34,18 +29,52 @@ def judge(
 ) -> Verdict:
     """The verdict over everything that moved; `after_command` is how the later side was analyzed."""
     figures = _sized(figures, findings)
-    mixed = any(one.state == "mix" for one in figures)
+    mixed = {one.name for one in figures if one.state == "mix"}
     turns = [
         one
         for one in findings
-        if one.id not in OF_LOGS and not (one.id in OF_TIMES and (mixed or _seen_by_figure(one, figures)))
+        if one.id not in OF_LOGS
+        and MEASURED_AS.get(one.id) not in mixed
+        and not (one.id in OF_TIMES and (mixed or _seen_by_figure(one, figures)))
     ]
     good = _any(figures, "better") or any(_counts(one, "cleared", "better") for one in turns)
     bad = _any(figures, "worse") or any(_counts(one, "appeared", "worse") for one in turns)
-    level = _level(good, bad, mixed, findings, figures)
+    level = _level(good, bad, bool(mixed), findings, figures)
     text = " ".join(_text(level, figures, findings, changed))
-    longer = LONGER if figures else ""
-    return Verdict(level, text, longer if level == "undetermined" else _next(level, findings, after_command))
+    return Verdict(level, text, _longer(figures) if level == "undetermined" else _next(level, findings, after_command))
+
+
+def elsewhere(before: str, after: str) -> Verdict:
+    """The verdict where the sides were logged at different places: what one sees, the other need not."""
+    return Verdict(
+        "undetermined",
+        f"These logs cannot be compared: one was written at {before}, the other at {after}, and neither sees what the "
+        "other does.",
+        SAME_PLACE,
+    )
+
+
+def _longer(figures: Sequence[Change]) -> str:
+    """What to do where too little is known: how many attempts would tell, as far as they go on like these."""
+    wide = [(one, needed) for one in words.unmoved(figures) if one.unit == "ms" and (needed := _needed(one))]
+    if not wide:
+        return LONGER if figures else ""
+    change, needed = max(wide, key=lambda pair: pair[1])
+    return (
+        f"About {needed:,} attempts a side would tell a change of the {words.title(change)} by half, if they go on "
+        f"like these (now {change.n_before:,} and {change.n_after:,}); or compare like stretches with --window."
+    )
+
+
+def _needed(change: Change) -> int | None:
+    """So many attempts a side as the interval needs to end within half and twice as long: its width goes with the root
+    of them. None where it is tight, or open."""
+    if words.tight(change) or change.low is None or change.high is None or change.low <= -1:
+        return None
+    reach = max(math.log1p(change.high), -math.log1p(change.low)) / math.log1p(words.WIDE)
+    whole = reach**2 * min(change.n_before, change.n_after)
+    digits: int = 10 ** max(0, math.floor(math.log10(whole)) - 1)
+    return math.ceil(whole / digits) * digits
 
 
 def _any(figures: Sequence[Change], state: State) -> bool:
@@ -86,21 +115,17 @@ def _level(good: bool, bad: bool, mixed: bool, findings: Sequence[Turned], figur
     if good:
         had = [one for one in findings if one.id not in OF_LOGS and one.before and one.before.state == "present"]
         left = [one for one in had if one.after and one.after.state == "present"]
-        return "partly_fixed" if left else "fixed" if had else "better"
+        gone = [one for one in had if one.after and one.after.state == "absent"]
+        return "partly_fixed" if left else "fixed" if gone else "better"
     if mixed:
         return "mix"
-    told = [one for one in figures if one.unit in ("ms", "share") and one.state in ("same", "slight")]
-    sure = any(one.unit == "ms" for one in told) and all(map(_tight, told))
-    return "no_change" if sure else "undetermined"
-
-
-def _tight(change: Change) -> bool:
-    """Whether a change that matters would have been seen."""
-    if change.low is None or change.high is None:
-        return False
-    if not change.relative:
-        return abs(change.change or 0.0) < words.POINTS
-    return change.high < WIDE and change.low > -WIDE / 2
+    told = words.unmoved(figures)
+    # Where every attempt fails there are no durations.
+    timed = any(one.unit == "ms" for one in told) or not any(
+        one.unit == "ms" and one.state != "untold" for one in figures
+    )
+    sure = bool(told) and timed and all(map(words.tight, told))
+    return "no_change" if sure and not any(map(words.is_rare, findings)) else "undetermined"
 
 
 def _text(

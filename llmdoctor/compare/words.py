@@ -1,9 +1,11 @@
 """The sentences of a verdict."""
 
+import math
 from collections.abc import Iterator, Sequence
 
+from llmdoctor.compare.findings import FACTOR, MEASURED, OF_LOGS
 from llmdoctor.compare.speeds import QUANTITIES, Speed, plain, ratio
-from llmdoctor.compare.values import Change, Level, Other, Turned
+from llmdoctor.compare.values import Change, Level, Other, Seen, Turned
 
 OTHERS = {
     "timeout_share": ("fewer timeouts", "more timeouts"),
@@ -27,6 +29,8 @@ SENTENCES = {
     ("few", "worse"): "the tail is longer",
 }
 SUBJECTS = {"ttft_ms": "first tokens", "total_ms": "whole answers", "tpot_ms": "each token"}
+WIDE = 1.0
+"""An interval that reaches to twice as long, or to half, tells nothing."""
 POINTS = 0.05
 """A share that moved by so much within noise moved in episodes, too few to tell."""
 KINDS = ("model", "stream_share", "input_tokens", "output_tokens")
@@ -53,10 +57,11 @@ def of_unmoved(level: Level, figures: Sequence[Change]) -> str:
     """Nothing is beyond noise: how large a change could be that was not seen."""
     if not figures:
         return "No finding changed, and there are no figures to compare."
-    told = [one for one in figures if one.state in ("same", "slight") and one.unit == "ms"]
-    tails = [one for one in told if one.name.endswith((".p99", ".p95"))]
-    shares = [one for one in figures if one.state == "same" and one.unit == "share" and abs(one.change or 0) >= POINTS]
-    shown = next(iter((*shares, *tails, *told)), None)
+    told = unmoved(figures)
+    loose = [one for one in told if not tight(one)]
+    times = [one for one in told if one.unit == "ms"]
+    tails = [one for one in times if one.name.endswith((".p99", ".p95"))]
+    shown = max(loose, key=width, default=None) if level == "undetermined" else next(iter((*tails, *times)), None)
     first = (
         "Too few, or too uneven, to say whether anything changed"
         if level == "undetermined"
@@ -65,17 +70,46 @@ def of_unmoved(level: Level, figures: Sequence[Change]) -> str:
     if shown is None:
         return f"{first}."
     if shown.unit == "share":
-        return f"{first}: {OTHERS[shown.name][0].partition(' ')[2]} {pair(shown)}, unevenly over the log."
-    ends = [f"{100 * end:+.0f} %" if end is not None else "any" for end in (shown.low, shown.high)]
-    return f"{first}: {title(shown)} changed by {ends[0]} to {ends[1]}."
+        return f"{first}: {title(shown)} {pair(shown)}, unevenly over the log."
+    low, high = (f"{100 * end:+.0f} %" if end is not None else "" for end in (shown.low, shown.high))
+    span = f"{low} to {high}" if low and high else f"{low} or more" if low else f"{high} or less" if high else ""
+    return f"{first}: {title(shown)} changed by {span or 'anything at all'}."
+
+
+def unmoved(figures: Sequence[Change]) -> list[Change]:
+    """The figures that say whether nothing changed. What a token takes is in the whole answer, where that is known."""
+    told = [one for one in figures if one.state in ("same", "slight") and one.unit in ("ms", "share")]
+    whole = any(one.name.startswith("total_ms") for one in told)
+    return [one for one in told if not (whole and one.name.startswith("tpot_ms"))]
+
+
+def tight(change: Change) -> bool:
+    """Whether a change that matters would have been seen: of a duration by half or to twice as long; a share moved
+    little, or by little of itself."""
+    if change.low is None or change.high is None:
+        return False
+    if not change.relative:
+        return abs(change.change or 0.0) < POINTS or ratio(change) < FACTOR
+    return change.high < WIDE and change.low > -WIDE / 2
+
+
+def width(change: Change) -> float:
+    """How far the interval reaches, on a scale of ratios; infinite where it is open. That of a share by its change."""
+    if change.low is None or change.high is None or change.low <= -1:
+        return math.inf
+    return math.log1p(change.high) - math.log1p(change.low) if change.relative else abs(change.change or 0.0)
 
 
 def of_mix(figures: Sequence[Change], changed: Sequence[Other]) -> str:
     """Other requests, not another service."""
-    shown = max((one for one in figures if one.state == "mix"), key=ratio)
+    shown = max((one for one in figures if one.state == "mix"), key=lambda one: (one.unit == "ms", ratio(one)))
     what = [f"{one.title} {one.before} before, {one.after} after" for one in changed if one.name in KINDS and one.moved]
     equal = shown.equal_mix
-    at_equal = f"{said(equal.before, 'ms')} to {said(equal.after, 'ms')} at equal mix" if equal else "not at equal mix"
+    at_equal = (
+        f"{said(equal.before, shown.unit)} to {said(equal.after, shown.unit)} at equal mix"
+        if equal
+        else "not at equal mix"
+    )
     told = f"; {'; '.join(what)}" if what else ""
     return (
         f"Only the mix of requests changed, not how fast they are answered ({title(shown)} {pair(shown)}, but "
@@ -92,13 +126,33 @@ def of_findings(level: Level, findings: Sequence[Turned]) -> Iterator[str]:
         yield f"Gone: {listed(gone)}."
     if new:
         yield f"New: {listed(new)}."
-    if left and level in ("partly_fixed", "traded", "better", "fixed"):
+    if left and level in ("partly_fixed", "traded", "better", "fixed", "no_change"):
         yield f"Still there: {listed([_counted(one) for one in left])}."
+    lost = [one.id for one in findings if one.turn == "untold" and one.before and one.before.state == "present"]
+    if lost and level in ("partly_fixed", "traded", "better", "fixed"):
+        yield f"Cannot be told after: {listed(lost)}."
+    rare = [f"{one.id} ({_of(one.before)} before, {_of(one.after)} after)" for one in findings if is_rare(one)]
+    if rare and level == "undetermined":
+        yield f"Too few to say whether it comes and goes by chance: {listed(rare)}."
+
+
+def is_rare(one: Turned) -> bool:
+    """Whether a finding that no figure measures is seen on one side only, too seldom to be beyond noise."""
+    sides = [side for side in (one.before, one.after) if side and side.affected is not None and side.total]
+    shares = [(one.affected or 0) / (one.total or 1) for one in sides]
+    figured = one.id in MEASURED or one.id in OF_LOGS
+    return one.turn == "near" and not figured and len(shares) == 2 and min(shares) == 0 and max(shares) < POINTS
+
+
+def _of(seen: Seen | None) -> str:
+    return f"{seen.affected or 0:,} of {seen.total or 0:,}" if seen else "not known"
 
 
 def title(change: Change) -> str:
-    """ "ttft_ms.p95" -> "P95 TTFT"."""
+    """ "ttft_ms.p95" -> "P95 TTFT", "error_share" -> "errors"."""
     name, _, word = change.name.partition(".")
+    if name in OTHERS:
+        return OTHERS[name][0].partition(" ")[2]
     return f"{word.upper()} {QUANTITIES[name]}"
 
 

@@ -230,7 +230,8 @@ def verdict(symptoms: Sequence[Symptom], causes: Sequence[Cause], command: str) 
 
 def _what(present: Sequence[Symptom], causes: Sequence[Cause]) -> str:
     first = present[0]
-    more = f" (and {len(present) - 1} more)" if len(present) > 1 else ""
+    left = len(present) - 1
+    more = f" (and {left} more finding{'s' if left > 1 else ''})" if left else ""
     sentence = f"{_said(first, causes)}{more}."
     if not causes:
         return (
@@ -270,7 +271,7 @@ def _place(symptom: Symptom) -> str | None:
 def _share(symptom: Symptom) -> str:
     if not symptom.affected or not symptom.total:
         return ""
-    return f", {symptom.affected} of {symptom.total} {_COUNTED.get(symptom.unit, symptom.counts)}"
+    return f", {symptom.affected:,} of {symptom.total:,} {_COUNTED.get(symptom.unit, symptom.counts)}"
 
 
 def _next(first: Symptom, causes: Sequence[Cause], command: str) -> str:

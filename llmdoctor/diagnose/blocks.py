@@ -1,13 +1,16 @@
 """Intervals of shares, ratios and quantiles of a log, whose rows are no independent draws.
 
 A log is cut into blocks of time. The sum of each block's deviations from the mean of all varies as much as the log
-does from block to block; neighbouring blocks that deviate together count with Bartlett's weights (Newey and West 1987).
+does from block to block; neighbouring blocks that deviate together count with Bartlett's weights (Newey and West 1987),
+over as many neighbours as they do so (Andrews 1991, for a first-order autoregression); the more they are, the less is
+known of that variance, and the further the interval reaches (Kiefer and Vogelsang 2005).
 A quantile takes the interval of its share and reads both ends off the distribution (Woodruff 1952). Nothing is drawn at
 random, so the same log gives the same interval.
 """
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import NormalDist
 
 MOST_BLOCKS = 40
@@ -26,9 +29,8 @@ def spread(parts: Sequence[float], wholes: Sequence[float]) -> float:
     whole, blocks = sum(wholes), len(wholes)
     if blocks < 2 or not whole:
         return 0.0
-    mean = sum(parts) / whole
-    off = [part - mean * size for part, size in zip(parts, wholes, strict=True)]
-    reach = round(blocks ** (1 / 3))
+    off = _off(parts, wholes)
+    reach = _reach(off)
     total = sum(one * one for one in off)
     for lag in range(1, reach + 1):
         together = sum(one * other for one, other in zip(off, off[lag:], strict=False))
@@ -36,20 +38,35 @@ def spread(parts: Sequence[float], wholes: Sequence[float]) -> float:
     return math.sqrt(max(total, 0.0) * blocks / (blocks - 1)) / whole
 
 
-def times_error(blocks: int) -> float:
-    """How many standard errors the 95 % interval reaches to each side: Student's t for the blocks, else the normal's
-    (expansion of Abramowitz and Stegun 26.7.5)."""
-    if blocks < 2:
+def _off(parts: Sequence[float], wholes: Sequence[float]) -> list[float]:
+    """How far each block is from the mean of all."""
+    mean = sum(parts) / sum(wholes)
+    return [part - mean * size for part, size in zip(parts, wholes, strict=True)]
+
+
+def _reach(off: Sequence[float]) -> int:
+    """How many neighbours of a block count: the cube root of the blocks, more where one block goes like the last."""
+    blocks, total = len(off), sum(one * one for one in off)
+    alike = sum(one * other for one, other in pairwise(off)) / total if total else 0.0
+    alike = min(max(alike, 0.0), 0.97)
+    bandwidth = 1.1447 * math.cbrt(4 * alike**2 / (1 - alike**2) ** 2 * blocks)
+    return min(blocks - 1, max(round(math.cbrt(blocks)), round(bandwidth)))
+
+
+def times_error(parts: Sequence[float], wholes: Sequence[float]) -> float:
+    """How many standard errors the 95 % interval reaches to each side: the normal's without blocks, else the value of
+    Kiefer and Vogelsang (2005, table I) for Bartlett's weights over that part of the blocks."""
+    if len(wholes) < 2 or not sum(wholes):
         return _Z
-    free = blocks - 1
-    return _Z + (_Z**3 + _Z) / (4 * free) + (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / (96 * free**2)
+    part = (_reach(_off(parts, wholes)) + 1) / len(wholes)
+    return _Z + 2.9694 * part + 0.4160 * part**2 - 0.5324 * part**3
 
 
 def of_share(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, float, float]:
     """A share of rows with its 95 % interval (Wilson's, for the number of independent rows that would vary as much)."""
     whole = sum(wholes)
     share = sum(parts) / whole
-    error, z = spread(parts, wholes), times_error(len(wholes))
+    error, z = spread(parts, wholes), times_error(parts, wholes)
     alone = share * (1 - share) / error**2 if error else whole
     rows = min(alone, whole) if 0 < share < 1 else whole
     middle = (share + z * z / (2 * rows)) / (1 + z * z / rows)
@@ -62,7 +79,7 @@ def of_ratio(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, fl
     ratio = sum(parts) / sum(wholes)
     if len(wholes) < 2:
         return ratio, None, None
-    half = times_error(len(wholes)) * spread(parts, wholes)
+    half = times_error(parts, wholes) * spread(parts, wholes)
     return ratio, max(0.0, ratio - half), ratio + half
 
 
@@ -71,7 +88,7 @@ def share_interval(q: float, below: Sequence[float], known: Sequence[float]) -> 
     ones. Never narrower than for independent rows."""
     rows = sum(known)
     error = max(spread(below, known), math.sqrt(q * (1 - q) / rows))
-    half = times_error(len(known)) * error
+    half = times_error(below, known) * error
     return q - half, q + half
 
 

@@ -27,8 +27,8 @@ class Figure:
 class Kind:
     """Completed requests that should take alike: one model, streamed or not, near-equal lengths. `grid` are their
     durations (ms) at the shares of GRID. A band is the binary logarithm of 1 + tokens, rounded down; that of the
-    prompt covers two of them where the answer counts too. `tokens` is the median of what the duration follows: of the
-    answer for the total, of the prompt for the first token."""
+    prompt covers two of them where it is not alone. `tokens` is the median of what the duration follows: of the answer
+    for the total, of the prompt for the first token; None for the time per token. `cost` is the mean in US dollars."""
 
     model: str | None
     stream: bool | None
@@ -37,6 +37,17 @@ class Kind:
     n: int
     tokens: float | None
     grid: tuple[float, ...]
+    cost: float | None = None
+
+
+@dataclass(frozen=True)
+class Endings:
+    """How the attempts at one model ended: of `n` so many timed out, so many failed."""
+
+    model: str
+    n: int
+    timeouts: int
+    bad: int
 
 
 @dataclass(frozen=True)
@@ -51,10 +62,10 @@ class Trait:
 
 @dataclass(frozen=True)
 class Sample:
-    """The attempts of one vantage: figures, kinds by total time and by first token, and what else may differ.
-    `clustered` says how many slow attempts tell as little as one, for they come in episodes (a variance ratio, 1 where
-    they are independent). `totals` and `firsts` count the attempts that the kinds were made of, those beyond the
-    longest list too."""
+    """The attempts of one vantage: figures, kinds by total time, by first token and by time per token, how each model's
+    attempts ended, and what else may differ. `clustered` says how many slow attempts tell as little as one, for they
+    come in episodes (a variance ratio, 1 where they are independent). `totals`, `firsts` and `paces` count the attempts
+    that the kinds were made of, those beyond the longest list too."""
 
     vantage: str
     n: int
@@ -65,4 +76,7 @@ class Sample:
     total_kinds: tuple[Kind, ...]
     firsts: int
     first_kinds: tuple[Kind, ...]
+    paces: int
+    pace_kinds: tuple[Kind, ...]
+    endings: tuple[Endings, ...]
     traits: tuple[Trait, ...]

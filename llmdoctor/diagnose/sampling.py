@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from llmdoctor.diagnose import blocks
 from llmdoctor.diagnose.front import Fronts
-from llmdoctor.diagnose.sample import GRID, Figure, Kind, Sample, Trait
+from llmdoctor.diagnose.sample import GRID, Endings, Figure, Kind, Sample, Trait
 from llmdoctor.diagnose.values import six
 from llmdoctor.stats.quantiles import LEAST_ROWS, MEASURED, TAKEN, curve
 from llmdoctor.store import Row, Store
@@ -38,8 +38,7 @@ def _sample(store: Store, vantage: str) -> Sample:
     # An attempt's number is its rank by start: equal stretches of it are stretches of time with about as many rows.
     block = f"(attempt_id - {first}) * {max(count, 1)} // {last - first + 1}"
     step = max(1, n // ENOUGH_ROWS)
-    totals, total_kinds = _kinds(store, "total_ms", 2, step)
-    firsts, first_kinds = _kinds(store, "ttft_ms", 1, step)
+    kinds = {name: _kinds(store, name, step) for name in TAKEN}
     times, slow = _times(store, vantage, block, step)
     outcomes, failed = _outcomes(store, block)
     return Sample(
@@ -48,10 +47,13 @@ def _sample(store: Store, vantage: str) -> Sample:
         blocks=count,
         clustered=six(max(slow, failed)) or 1.0,
         figures=(*times, *outcomes),
-        totals=totals,
-        total_kinds=total_kinds,
-        firsts=firsts,
-        first_kinds=first_kinds,
+        totals=kinds["total_ms"][0],
+        total_kinds=kinds["total_ms"][1],
+        firsts=kinds["ttft_ms"][0],
+        first_kinds=kinds["ttft_ms"][1],
+        paces=kinds["tpot_ms"][0],
+        pace_kinds=kinds["tpot_ms"][1],
+        endings=_endings(store),
         traits=(*_numbers(store, step), *_values(store, step)),
     )
 
@@ -145,20 +147,32 @@ def _figure(name: str, values: tuple[float, float | None, float | None], n: int)
 # --- kinds and traits
 
 
-def _kinds(store: Store, name: str, width: int, step: int) -> tuple[int, tuple[Kind, ...]]:
-    """Completed attempts by model, streaming and length, the most frequent first; by prompt and answer where the total
-    is asked for, by prompt alone for the first token."""
-    band = "cast(floor(log2(1 + greatest({}, 0)) / {}) as integer)"
-    answer = band.format("output_tokens", 1) if name == "total_ms" else "cast(null as integer)"
-    tokens = "output_tokens" if name == "total_ms" else "input_tokens"
+PROMPT, ANSWER = "input_tokens", "output_tokens"
+# Of each duration: what it is, of which attempts, bands of the prompt and of the answer that make a kind (so many of
+# them in one, none where it does not count), and the length that it follows within a kind.
+KINDS = {
+    "ttft_ms": ("ttft_ms", "stream", 1, 0, PROMPT),
+    "total_ms": ("total_ms", "true", 2, 1, ANSWER),
+    "tpot_ms": (f"(total_ms - ttft_ms) / nullif({ANSWER} - 1, 0)", f"{ANSWER} > 1", 2, 0, "cast(null as integer)"),
+}
+
+
+def _kinds(store: Store, name: str, step: int) -> tuple[int, tuple[Kind, ...]]:
+    """Completed attempts by model, streaming and length, the most frequent first."""
+    value, which, prompt, answer, tokens = KINDS[name]
+    bands = [
+        f"cast({f'floor(log2(1 + greatest({column}, 0)) / {width})' if width else 'null'} as integer)"
+        for column, width in ((PROMPT, prompt), (ANSWER, answer))
+    ]
     rows = store.rows(
         f"""
-        select model, stream, {band.format("input_tokens", width)} as input_band, {answer} as output_band,
+        select model, stream, {bands[0]} as input_band, {bands[1]} as output_band,
                count(*) as n, quantile_disc({tokens}, 0.5) as tokens,
-               quantile_disc({name}, {list(GRID)}::double[]) as grid
+               {"cast(avg(cast(cost_usd as decimal(18, 6))) as double)" if answer else "null"} as cost,
+               quantile_disc({value}, {list(GRID)}::double[]) as grid
         from   front
-        where  outcome in ('completed', 'unknown') and coalesce(cache_hit, false) = false and {name} is not null
-        {"and stream" if name == "ttft_ms" else ""} and {_some(step)}
+        where  outcome in ('completed', 'unknown') and coalesce(cache_hit, false) = false and {value} is not null
+               and {which} and {_some(step)}
         group  by all
         order  by n desc, model nulls last, stream nulls last, input_band nulls last, output_band nulls last
         """
@@ -169,8 +183,23 @@ def _kinds(store: Store, name: str, width: int, step: int) -> tuple[int, tuple[K
 
 def _kind(row: Row, step: int) -> Kind:
     grid = tuple(float(f"{value:.4g}") for value in row["grid"])
-    n = row["n"] * step
-    return Kind(row["model"], row["stream"], row["input_band"], row["output_band"], n, six(row["tokens"]), grid)
+    bands = row["input_band"], row["output_band"]
+    return Kind(row["model"], row["stream"], *bands, row["n"] * step, six(row["tokens"]), grid, six(row["cost"]))
+
+
+def _endings(store: Store) -> tuple[Endings, ...]:
+    """How the attempts at each model ended, the most frequent models first."""
+    rows = store.run(
+        f"""
+        select model, count(*) as n, count_if(outcome = 'timeout'), count_if(outcome in {BAD})
+        from   front
+        where  model is not null and outcome is not null
+        group  by 1
+        order  by n desc, 1
+        limit  {MOST_KINDS}
+        """
+    )
+    return tuple(Endings(*row) for row in rows)
 
 
 NUMBERS = {

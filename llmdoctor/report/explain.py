@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from llmdoctor.report import figures, prose
+from llmdoctor.report import figures, prose, view
 from llmdoctor.report.screen import Screen, is_plain
 from llmdoctor.rulebook import CauseRule, Rulebook, SymptomRule
 
@@ -105,7 +105,7 @@ def _ending(report: Plain, rule_id: str) -> str:
 
 
 def _certain(one: Plain) -> str:
-    told = f"{float(one.get('confidence') or 0) * 100:.0f} %{', provisional' if one.get('provisional') else ''}"
+    told = view.percent(float(one.get("confidence") or 0)) + (", provisional" if one.get("provisional") else "")
     share = one.get("excess_share")
     return told + (f"; explains {figures.share(share)} of it" if share is not None else "")
 

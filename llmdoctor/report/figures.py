@@ -5,6 +5,7 @@ A number and its unit are joined by a no-break space; `text.py` and `markdown.py
 
 import math
 import re
+import unicodedata
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -12,13 +13,31 @@ NBSP = "\u00a0"
 NONE = "not known"
 
 # Control characters (ESC among them), lone surrogates, and marks that reorder or hide what a reader sees.
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\u3164"
+    "\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+MOST_MARKS = 4
+"""No script stacks more combining marks on one letter; more of them cover the lines around and never wrap."""
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 
 
 def clean(text: str) -> str:
     """The text without terminal sequences and invisible or reordering characters; newlines and tabs stay."""
-    return _UNSEEN.sub("\ufffd", _ANSI.sub("", text.replace("\r\n", "\n")))
+    if text.isascii() and text.isprintable():
+        return text
+    return _UNSEEN.sub("\ufffd", _few_marks(_ANSI.sub("", text.replace("\r\n", "\n"))))
+
+
+def _few_marks(text: str) -> str:
+    if text.isascii():
+        return text
+    kept, marks = [], 0
+    for letter in text:
+        marks = marks + 1 if unicodedata.category(letter) in ("Mn", "Me") else 0
+        if marks <= MOST_MARKS:
+            kept.append(letter)
+    return "".join(kept)
 
 
 def line(text: str) -> str:

@@ -30,6 +30,7 @@ __all__ = ["MOST_BYTES", "read_back", "render"]
 
 MOST_BYTES = 200_000
 _SLOT = "\x01"  # where the data block goes; `figures.clean` leaves no such character in any text from data
+MOST_OF_LEAD = 600
 _PAGE_BYTES = 125_000  # without the data block, where both are large
 
 
@@ -139,6 +140,7 @@ def _environment(caps: Caps) -> Environment:
         "count": figures.count,
         "duration": figures.duration,
         "instant": figures.instant,
+        "lead": _lead,
         "metric_name": view.metric_name,
         "listed": partial(_listed, at_most=caps.ids),
         "number": figures.number,
@@ -167,6 +169,12 @@ def _environment(caps: Caps) -> Environment:
         "whole_ms": _whole_ms,
     }
     return environment
+
+
+def _lead(text: str, end: str = "") -> Markup:
+    """A sentence of the first screen: the same length however short the rest of the page had to become."""
+    shown = figures.cut(figures.clean(text), MOST_OF_LEAD)
+    return Markup("{}{}").format(shown, "" if shown.endswith("…") else end)
 
 
 def _listed(names: Sequence[str], at_most: int) -> Markup:

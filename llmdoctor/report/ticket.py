@@ -68,7 +68,8 @@ def _document(
     for finding in found[:most]:
         rows.append(_headline(say, finding.symptom, finding.number, longest))
         rows += _causes(say, finding, causes, sentences, longest)
-    rows += _more(found, most, "")
+    if more := _more(found, most, ""):
+        rows += ["", *more]  # without the blank line it would belong to the last item
     if diagnosis.unknown:
         rows += ["", say.bold("Could not be checked, for want of a field"), ""]
         for item in diagnosis.unknown[:fields]:

@@ -113,7 +113,12 @@ def strongest(evidence: Sequence[Evidence], each: int) -> list[Evidence]:
 
 def certainty(cause: Cause) -> str:
     """ "72 %, provisional": a probability once `rules/calibration.toml` knows the page, a score until then."""
-    return f"{cause.confidence * 100:.0f}{NBSP}%" + (", provisional" if cause.provisional else "")
+    return percent(cause.confidence) + (", provisional" if cause.provisional else "")
+
+
+def percent(confidence: float) -> str:
+    """0.695 -> "69 %": as the two digits that the verdict says."""
+    return f"{float(f'{confidence:.2f}') * 100:.0f}{NBSP}%"
 
 
 def metric_name(metric: Metric) -> str:

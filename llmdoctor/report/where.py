@@ -43,5 +43,10 @@ def sentence(diagnosis: Diagnosis) -> str | None:
     slow, normal = where.populations["slow"], where.populations["normal"]
     parts = sorted(where.stretches, key=lambda one: -(one.excess_share or 0))
     told = [f"{name(one)} {share(one)}" for one in parts if (one.excess_share or 0) >= _SHOWN]
-    times = f"{figures.duration(slow.mean_ms)} against {figures.duration(normal.mean_ms)}"
-    return f"{figures.plural(slow.n, 'slow request')} ({title(where)}; {times}) took longer by {'; '.join(told[:3])}"
+    # Slow is slow for its tokens: where the slow ones had so much shorter answers, the whole times say the opposite.
+    longer = slow.mean_ms > normal.mean_ms
+    times = f"; {figures.duration(slow.mean_ms)} against {figures.duration(normal.mean_ms)}" if longer else ""
+    than = "" if longer else " than their tokens take else"
+    return (
+        f"{figures.plural(slow.n, 'slow request')} ({title(where)}{times}) took longer{than} by {'; '.join(told[:3])}"
+    )

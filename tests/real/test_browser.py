@@ -14,13 +14,16 @@ import pytest
 from llmdoctor.probe.canary import Settings, canary
 from llmdoctor.probe.holding import Hold
 from llmdoctor.probe.relay import relay
+from llmdoctor.report import html
 from tests.real.browser import Browser
+from tests.report_samples import hostile, huge
 
 ROOT = Path(__file__).parents[2]
 AXE = ROOT / ".venv-real/node/node_modules/axe-core/axe.min.js"
 SAMPLES = ("proxy_buffering", "nested_retries", "healthy")
 COMPARED = {"fixed": ("queueing", "healthy"), "regression": ("healthy", "client_timeout_short")}
-PAGES = (*SAMPLES, "probe", *COMPARED, "index", "queueing")
+MADE = {"hostile": hostile, "huge": huge}
+PAGES = (*SAMPLES, *MADE, "probe", *COMPARED, "index", "queueing")
 FRAMED = """<!doctype html><meta charset="utf-8"><title>Ticket</title>
 <iframe id="report" sandbox="allow-same-origin" src="{name}" style="width:900px;height:900px;border:0"></iframe>"""
 OPEN_ALL = "document.querySelectorAll('details').forEach(one => one.open = true)"
@@ -42,7 +45,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, sides in COMPARED.items():
         command = [sys.executable, "-m", "llmdoctor", "compare", *(f"sample_logs/{side}" for side in sides)]
         subprocess.run([*command, "-o", str(folder / f"{name}.html")], cwd=ROOT, check=True, capture_output=True)
-    return {name: folder / f"{name}.html" for name in (*SAMPLES, "probe", *COMPARED)} | {
+    for name, sample in MADE.items():
+        (folder / f"{name}.html").write_text(html.render(sample()), encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in (*SAMPLES, *MADE, "probe", *COMPARED)} | {
         name: folder / f"site/{name}.html" for name in ("index", "queueing")
     }
 
