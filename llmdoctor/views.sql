@@ -418,7 +418,8 @@ left   join counted k on k.hop = i.hop;
 -- pieces to judge by, or where they come at once in less than 300 ms, or as a tool call. A hop is held against the one inside it: what is so on both does not begin here. full_* are of the
 -- lumps between the first and the last one, packed_ms the time between the pieces of one lump, tail_ms from the last piece of content but one to the end, byte_rate the bytes
 -- of content a millisecond after the first lump, lagging the share of the pieces that came with the next one and before the one after
--- it, by the sender's own stamps (where the stamped pieces are eight or more).
+-- it, by the sender's own stamps (where the stamped pieces are eight or more). short_ttft_ms and long_ttft_ms are of answers
+-- that did come at most half as long, and half as long again, as the usual ones: a limit on their length may be ignored.
 create view probes as
 with numbered as (
     select attempt_id, lump, at_ms, until_ms - at_ms as packed_ms, chunks, bytes, gap_ms as step_ms, max(lump) over (partition by attempt_id) as last_lump
@@ -524,11 +525,12 @@ with numbered as (
     from   typical
     window outwards as (partition by variant order by place nulls last, hop nulls last)
 ), lengths as (
-    select hop, max(case when variant = 'short' then ttft_ms end) as short_ttft_ms,
-           max(case when variant = 'short' then tokens end)       as short_tokens,
-           max(case when variant = 'long' then ttft_ms end)       as long_ttft_ms
-    from   typical
-    group  by hop
+    select t.hop, max(case when t.variant = 'short' and 2 * t.tokens <= s.tokens then t.ttft_ms end) as short_ttft_ms,
+           max(case when t.variant = 'short' then t.tokens end)                                    as short_tokens,
+           max(case when t.variant = 'long' and t.tokens >= 1.5 * s.tokens then t.ttft_ms end)     as long_ttft_ms
+    from   typical t
+    left   join typical s on s.hop = t.hop and s.variant = 'stream'
+    group  by t.hop
 ), computed as (
     select max(total_ms) as whole_ms from attempts where vantage = 'probe' and variant = 'whole' and outcome = 'completed'
 ), judged as (
