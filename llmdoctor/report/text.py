@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from llmdoctor.diagnose.values import Cause, Diagnosis, Evidence
+from llmdoctor.diagnose.values import NOT_ASKED, Cause, Diagnosis, Evidence
 from llmdoctor.report import arrivals, compare_view, figures, prose, view, where
 from llmdoctor.report.columns import fit
 from llmdoctor.report.screen import Screen, is_plain
@@ -217,5 +217,8 @@ def _rules(screen: Screen, diagnosis: Diagnosis) -> None:
     if diagnosis.considered:
         screen.add()
         screen.add("Causes that were considered", "strong")
-        for name, ending in sorted(diagnosis.considered.items()):
+        asked = {name: said for name, said in diagnosis.considered.items() if not said.startswith(NOT_ASKED)}
+        for name, ending in sorted(asked.items()):
             screen.flow(f"{name}: {ending}", "  ", "    ")
+        idle = len(diagnosis.considered) - len(asked)
+        screen.flow(f"{idle} others were not asked: no limit is broken that they would explain", "  ", "    ")
