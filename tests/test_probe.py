@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 
 from llmdoctor.ingest import read
+from llmdoctor.probe.asking import Target
 from llmdoctor.probe.canary import Settings, canary
 from llmdoctor.probe.holding import Hold
 from llmdoctor.probe.plan import Hop, Plan, Step, plan
 from llmdoctor.probe.relay import relay
-from llmdoctor.probe.run import Target, run
+from llmdoctor.probe.run import run
 from llmdoctor.probe.trace import rows
 from llmdoctor.store import Store
 from tests.wires import Server, says

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from llmdoctor.probe.asking import Target
 from llmdoctor.probe.plan import Hop, plan
-from llmdoctor.probe.run import Target, run
+from llmdoctor.probe.run import run
 from llmdoctor.probe.trace import rows
 from tests.wires import CHUNKED, LAST, Script, Server, certificate, chunk, says, silent, tls_server
 

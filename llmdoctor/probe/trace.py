@@ -41,13 +41,14 @@ class Ask:
 @dataclass(frozen=True)
 class Trace:
     """One request and what came of it: the exchange, the pieces of its answer in order, how the answer ended (None for
-    a request that is no call, `cheap`), and how late the client's own stamps were."""
+    a request that is no call, `cheap`), how late the client's own stamps were, and the dialect in which it was read."""
 
     ask: Ask
     exchange: Exchange
     placed: tuple[Placed, ...]
     ending: Ending | None
     loop_lag_ms: float | None = None
+    dialect: str = ""
 
     @property
     def request_id(self) -> str:
