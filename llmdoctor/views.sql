@@ -623,7 +623,8 @@ left   join named i on i.hop = s.inner_hop and i.variant = s.variant;
 -- the usual size of a buffer (4 to 64 KB) that lumps of this size fill, within 2.5 %; `timer_ms`: no such size, but a usual
 -- period of a timer, within 3 %; `kernel_ms`: neither, but what the network layer waits for more to send: 40 ms (the other
 -- side's late acknowledgement) or 200 ms (a corked socket), which begins with the next piece and is counted in ticks, so it
--- takes up to 8 % or 1.3 gaps of the stream longer and never comes out even; or the round trip to this place.
+-- takes up to 8 % or 1.3 gaps of the stream longer and never comes out even; or the round trip to this place. Both need a
+-- period (lump_ms) that the end of the stream does not cut short: of two lumps the second is only the rest.
 create view lump_sizes as
 with summed as (
     select hop, place, max(inner_hop) as inner_hop, max(inner_gap_ms) as inner_gap_ms, sum(n) as streams, sum(lumpy) as lumpy,
@@ -650,7 +651,7 @@ with summed as (
     from   paced p
     join   (select 40 as timer_ms union all select 50 union all select 100 union all select 200 union all select 250
             union all select 400 union all select 500 union all select 1000 union all select 2000) t
-           on p.period_ms between 0.97 * t.timer_ms and case when t.timer_ms in (40, 200) then 1.01 else 1.03 end * t.timer_ms
+           on p.lump_ms between 0.97 * t.timer_ms and case when t.timer_ms in (40, 200) then 1.01 else 1.03 end * t.timer_ms
     group  by p.hop
 ), round_trips as (
     select hop, percentile_disc(0.5) within group (order by connect_ms) as round_trip_ms
@@ -661,14 +662,14 @@ with summed as (
     select p.hop, max(k.kernel_ms) as kernel_ms
     from   paced p
     join   (select 40 as kernel_ms union all select 200) k
-           on p.period_ms > 1.01 * k.kernel_ms and p.period_ms <= k.kernel_ms + greatest(0.08 * k.kernel_ms, 1.3 * p.piece_ms)
+           on p.lump_ms > 1.01 * k.kernel_ms and p.lump_ms <= k.kernel_ms + greatest(0.08 * k.kernel_ms, 1.3 * p.piece_ms)
     group  by p.hop
 )
 select p.hop, p.place, p.inner_hop, p.inner_gap_ms, p.streams, p.lumpy, p.gap_ms, p.lump_bytes, p.lump_chunks, p.lump_ms,
        p.period_ms, f.buffer_bytes, p.lump_bytes / nullif(p.lump_ms, 0) as kb_per_s, r.round_trip_ms,
        case when f.buffer_bytes is null then t.timer_ms end as timer_ms,
        case when f.buffer_bytes is null and t.timer_ms is null
-            then coalesce(w.kernel_ms, case when r.round_trip_ms >= 15 and p.period_ms between 0.9 * r.round_trip_ms and 1.1 * r.round_trip_ms
+            then coalesce(w.kernel_ms, case when r.round_trip_ms >= 15 and p.lump_ms between 0.9 * r.round_trip_ms and 1.1 * r.round_trip_ms
                                             then r.round_trip_ms end) end as kernel_ms
 from   paced p
 left   join fitted f on f.hop = p.hop
