@@ -3,7 +3,6 @@
 
 import json
 import os
-import re
 import shlex
 import sys
 import tempfile
@@ -11,24 +10,22 @@ from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import click
 
-from llmdoctor import settings
+from llmdoctor import cli_target, settings
 from llmdoctor.cli_output import put
 from llmdoctor.errors import InputError, InterruptError, UsageError
 from llmdoctor.report import files
 
 if TYPE_CHECKING:
     from llmdoctor.diagnose import Diagnosis
+    from llmdoctor.probe.asking import Target
     from llmdoctor.probe.plan import Hop, Plan
-    from llmdoctor.probe.run import Target
     from llmdoctor.probe.trace import Trace
 
 _OUTPUTS = ("output", "json", "md", "jira", "save", "quiet", "verbose", "fail_on")
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
-_HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
 
 
 class _Seconds(click.FloatRange):
@@ -40,9 +37,6 @@ class _Seconds(click.FloatRange):
 
 
 _SECONDS = _Seconds(0.001, 86400)
-_MOST_S, _MOST_LASTING_S = 180.0, 600.0
-_READ_BYTES = 8 << 20
-"""Of one answer: ten times what the longest of ours takes with all that servers put around a token."""
 
 
 @click.command()
@@ -52,7 +46,15 @@ _READ_BYTES = 8 << 20
     "--hop", "hops", multiple=True, metavar="NAME=URL", help="A place between; from the application outwards."
 )
 @click.option("--resolve", multiple=True, metavar="HOST:PORT:ADDR", help="Take this address for a name.")
-@click.option("--protocol", metavar="NAME", help="API dialect; else told by the path.")
+@click.option("--protocol", metavar="NAME", help="API dialect; else told by the path and the first answer.")
+@click.option(
+    "--custom",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Of your own protocol: text, reasoning, finish = JSON paths such as $.data.text; text_event, error_event = "
+    "names of events; terminal = what ends an answer; framing = sse or ndjson. --body is then the request, with "
+    "{prompt}, {model}, {max_tokens} and {stream} filled in.",
+)
 @click.option("--model", metavar="M", default="", help="Model to ask for; else the first that /v1/models lists.")
 @click.option("--body", "body_file", metavar="FILE", help="JSON of your own request instead of ours.")
 @click.option("--key-env", metavar="VAR", help="Environment variable that holds the key.")
@@ -86,8 +88,8 @@ def probe(url: str, **given: Any) -> int:
 
     chosen = settings.merged(settings.Settings(), given, [name for name in _OUTPUTS if given[name]])
     cli.check(chosen)
-    hops = _hops(url, given["direct"], given["hops"])
-    target = _target(hops, given)
+    hops = cli_target.places(url, given["direct"], given["hops"])
+    target = cli_target.target(hops, given)
     wanted = _planned(hops, given)
     if given["dry_run"]:
         _tell(hops, target, wanted)
@@ -95,125 +97,6 @@ def probe(url: str, **given: Any) -> int:
     diagnosis, whole = _probed(target, wanted, url, given)
     cli.put_out(diagnosis, chosen)
     return cli.ending(diagnosis, chosen) if whole else InterruptError.exit_code
-
-
-def _hops(url: str, direct: str | None, named: Sequence[str]) -> list["Hop"]:
-    """From the application outwards; the URL itself is the last, `public` where there are others."""
-    from llmdoctor.probe.plan import Hop
-
-    _check_url("URL", url)
-    found: list[Hop] = []
-    if direct:
-        found.append(_direct(url, direct))
-    for text in named:
-        name, equals, place = text.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"--hop {text}: write it as NAME=URL, as in gateway=http://10.0.0.5:4000")
-        _check_url("--hop", place)
-        found.append(Hop(name.strip(), _with_path(place, url)))
-    found.append(Hop("public" if found else urlsplit(url).hostname or "public", url))
-    if len({hop.name for hop in found}) < len(found):
-        raise UsageError("--hop: two hops have the same name; 'direct' and 'public' are taken")
-    return found
-
-
-def _direct(url: str, direct: str) -> "Hop":
-    from llmdoctor.probe.plan import Hop
-
-    if "://" in direct:
-        _check_url("--direct", direct)
-        return Hop("direct", _with_path(direct, url))
-    host, colon, port = direct.rpartition(":")
-    if not colon or not host or not port.isdigit():
-        raise UsageError(f"--direct {direct}: write it as HOST:PORT, or as a whole URL")
-    return Hop("direct", url, connect_to=direct)
-
-
-def _check_url(option: str, url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise UsageError(f"{option} {url}: is no http or https URL, as in https://llm.example.com/v1/chat/completions")
-
-
-def _with_path(place: str, url: str) -> str:
-    """The address with the path of the public URL where it has none of its own."""
-    parts, outer = urlsplit(place), urlsplit(url)
-    path = outer.path if parts.path in ("", "/") else parts.path
-    return urlunsplit((parts.scheme, parts.netloc, path, parts.query or outer.query, ""))
-
-
-def _target(hops: Sequence["Hop"], given: dict[str, Any]) -> "Target":
-    from llmdoctor.probe.exchange import Limits
-    from llmdoctor.probe.protocols import detect, load, names
-    from llmdoctor.probe.run import Target
-
-    name = given["protocol"] or detect(hops[-1].url) or "openai_chat"
-    if name not in names():
-        raise UsageError(f"--protocol {name}: there are {', '.join(names())}")
-    limits = Limits(
-        given["connect_timeout"],
-        given["first_token_timeout"],
-        given["idle_timeout"],
-        given["total_timeout"] or (_MOST_LASTING_S if given["lasting"] else _MOST_S),
-        read_bytes=_READ_BYTES,
-    )
-    return Target(
-        name,
-        given["model"],
-        _key(given, load(name).KEY_ENV),
-        tuple(_header(text) for text in given["headers"]),
-        _body(given["body_file"]),
-        limits,
-        tuple(_resolved(text) for text in given["resolve"]),
-        not given["insecure"],
-    )
-
-
-def _key(given: dict[str, Any], usual: Sequence[str]) -> str:
-    """The key, without the line end that `$(cat key)` and editors leave behind it."""
-    wanted = given["key_env"]
-    if given["ask_key"]:
-        name, key = "--ask-key", str(click.prompt("Key", hide_input=True, err=True))
-    else:
-        name = next((one for one in ([wanted] if wanted else usual) if os.environ.get(one, "").strip()), "")
-        key = os.environ.get(name, "")
-        if wanted is not None and not name:
-            raise UsageError(f"--key-env {wanted}: that environment variable is not set; set it, or use --ask-key")
-    if not _HEADER_VALUE.fullmatch(key.strip()):
-        raise UsageError(f"{name}: the key in it holds a line break or a character that is not ASCII; look at it again")
-    return key.strip()
-
-
-def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon or not _HEADER_NAME.fullmatch(name.strip()):
-        raise UsageError("--header: write it as NAME:VALUE, as in 'X-Team: search'")
-    if not _HEADER_VALUE.fullmatch(value.strip()):
-        raise UsageError(f"--header {name.strip()}: its value may hold plain ASCII characters only, on one line")
-    return name.strip(), value.strip()
-
-
-def _resolved(text: str) -> tuple[str, int, str]:
-    host, port, address = ([*text.split(":", 2), "", ""])[:3]
-    if not host or not port.isdigit() or not address:
-        raise UsageError(f"--resolve {text}: write it as HOST:PORT:ADDRESS, as in llm.example.com:443:10.0.0.5")
-    return host, int(port), address.strip("[]")
-
-
-def _body(path: str | None) -> dict[str, Any] | None:
-    if path is None:
-        return None
-    try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"--body {path}: cannot be read as JSON ({type(error).__name__})") from error
-    if not isinstance(found, dict):
-        raise UsageError(f"--body {path}: must be one JSON object, as it is sent to the model")
-    return found
 
 
 def _planned(hops: Sequence["Hop"], given: dict[str, Any]) -> "Plan":
@@ -227,27 +110,20 @@ def _planned(hops: Sequence["Hop"], given: dict[str, Any]) -> "Plan":
 
 def _tell(hops: Sequence["Hop"], target: "Target", wanted: "Plan") -> None:
     """What would be sent: hosts, requests, one body; the key only as a yes or no."""
-    from llmdoctor.probe.protocols import load
-    from llmdoctor.probe.run import body
+    from llmdoctor.probe.asking import body
 
     for hop in hops:
         via = f" (connects to {hop.connect_to})" if hop.connect_to else ""
-        put(f"{hop.name}: {_bare(hop.url)}{via}")
+        put(f"{hop.name}: {cli_target.bare(hop.url)}{via}, dialect {target.speaks(hop.url)}")
     first = "one request" if len(hops) == 1 else f"{len(hops)} requests"
-    put(f"dialect {target.dialect}; key: {'sent' if target.key else 'none'}; {first} that does not count, then")
-    put(f"{wanted.requests} requests, at most {wanted.tokens:,} output tokens:")
+    put(f"key: {'sent' if target.key else 'none'}; {first} that does not count, then")
+    put(f"{wanted.requests} request{'s' * (wanted.requests != 1)}, at most {wanted.tokens:,} output tokens:")
     for step in wanted.steps:
         beside = f" with {step.beside} beside it" if step.beside else ""
         put(f"  {step.hop.name:<10} {step.variant:<8} {step.max_tokens} tokens{beside}")
     if wanted.dropped:
         put(f"left out for the budget: {', '.join(wanted.dropped)}")
-    put(f"body of the first: {json.dumps(body(target, wanted.steps[0], load(target.dialect)))}")
-
-
-def _bare(url: str) -> str:
-    """Without user, query and fragment, which may hold keys."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    put(f"body of the first: {json.dumps(body(target, wanted.steps[0]))}")
 
 
 def _probed(target: "Target", wanted: "Plan", url: str, given: dict[str, Any]) -> tuple["Diagnosis", bool]:
@@ -272,7 +148,8 @@ def _probed(target: "Target", wanted: "Plan", url: str, given: dict[str, Any]) -
 def _sent(target: "Target", wanted: "Plan", given: dict[str, Any]) -> tuple[list["Trace"], list[str], bool]:
     """What came of each request, what is to be said of the whole, and whether it went to its end."""
     from llmdoctor.cli_live import Live
-    from llmdoctor.probe.run import run, with_model
+    from llmdoctor.probe.asking import with_model
+    from llmdoctor.probe.run import run
 
     looked_at = sys.stderr.isatty() and not given["quiet"] and os.environ.get("TERM") != "dumb"
     hops = list(dict.fromkeys(step.hop.name for step in wanted.steps))
@@ -280,7 +157,7 @@ def _sent(target: "Target", wanted: "Plan", given: dict[str, Any]) -> tuple[list
     dropped: list[str] = []
     notes: list[str] = []
     try:
-        target = with_model(target, wanted.steps[0])
+        target = with_model(target, wanted.steps[0].hop)
         with Live(hops, wanted.requests, looked_at) as live:
             for trace in run(target, wanted, live.seen if looked_at else None, dropped.extend):
                 traces.append(trace)
@@ -288,7 +165,7 @@ def _sent(target: "Target", wanted: "Plan", given: dict[str, Any]) -> tuple[list
     except KeyboardInterrupt:
         notes.append(f"Interrupted after {len(traces)} of {wanted.requests} requests: this is what they showed.")
         return traces, notes, False
-    notes += _same_places(wanted, traces)
+    notes += _same_places(wanted, traces) + _other_dialects(target, wanted, traces)
     if dropped:
         notes.append(f"Not looked at, for the budget of requests or time: {', '.join(dropped)}.")
     return traces, notes, True
@@ -305,6 +182,16 @@ def _same_places(wanted: "Plan", traces: Sequence["Trace"]) -> list[str]:
         f"{' and '.join(same)} are one and the same place, {address}: nothing that lies between them was looked at."
         for (_, address), same in names.items()
         if len(same) > 1
+    ]
+
+
+def _other_dialects(target: "Target", wanted: "Plan", traces: Sequence["Trace"]) -> list[str]:
+    """A note where a place answers in another dialect than its path is known for."""
+    asked = {step.hop.name: target.speaks(step.hop.url) for step in wanted.steps}
+    read = dict.fromkeys((one.ask.hop, one.dialect) for one in traces if one.dialect not in ("", asked[one.ask.hop]))
+    return [
+        f"{hop} was asked as {asked[hop]} and answers as {dialect}: it is read so (--protocol names another)."
+        for hop, dialect in read
     ]
 
 
@@ -336,13 +223,21 @@ def _environment(url: str) -> list[str]:
 
 def _command(url: str, given: dict[str, Any]) -> str:
     """The command line again, without headers, keys and queries."""
-    words = ["llmdoctor", "probe", _bare(url)]
+    words = ["llmdoctor", "probe", cli_target.bare(url)]
     if direct := given["direct"]:
-        words += ["--direct", _bare(direct) if "://" in direct else direct]
-    for name in ("protocol", "model", "save"):
-        words += [f"--{name}", given[name]] if given[name] else []
-    for name, _, place in (hop.partition("=") for hop in given["hops"]):
-        words += ["--hop", f"{name}={_bare(place)}"]
+        words += ["--direct", cli_target.bare(direct) if "://" in direct else direct]
+    for option, value in (
+        *(
+            ("--hop", f"{name}={cli_target.bare(place)}")
+            for name, _, place in (hop.partition("=") for hop in given["hops"])
+        ),
+        *(("--resolve", text) for text in given["resolve"]),
+        *(("--custom", text) for text in given["custom"]),
+        *((f"--{name}", given[name]) for name in ("protocol", "model", "save")),
+        ("--body", given["body_file"]),
+        ("--key-env", given["key_env"]),
+    ):
+        words += [option, value] if value else []
     words += ["--quick"] * given["quick"] + ["--long"] * given["lasting"] + ["--insecure"] * given["insecure"]
     return shlex.join(words)
 

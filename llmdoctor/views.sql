@@ -435,7 +435,8 @@ left   join counted k on k.hop = i.hop;
 -- pieces to judge by, or where they come at once in less than 300 ms, or as a tool call. A hop is held against the one inside it: what is so on both does not begin here. full_* are of the
 -- lumps between the first and the last one, packed_ms the time between the pieces of one lump, tail_ms from the last piece of content but one to the end, byte_rate the bytes
 -- of content a millisecond after the first lump, lagging the share of the pieces that came with the next one and before the one after
--- it, by the sender's own stamps (where the stamped pieces are eight or more).
+-- it, by the sender's own stamps (where the stamped pieces are eight or more). short_ttft_ms and long_ttft_ms are of answers
+-- that did come at most half as long, and half as long again, as the usual ones: a limit on their length may be ignored.
 create view probes as
 with numbered as (
     select attempt_id, lump, at_ms, until_ms - at_ms as packed_ms, chunks, bytes, gap_ms as step_ms, max(lump) over (partition by attempt_id) as last_lump
@@ -541,11 +542,12 @@ with numbered as (
     from   typical
     window outwards as (partition by variant order by place nulls last, hop nulls last)
 ), lengths as (
-    select hop, max(case when variant = 'short' then ttft_ms end) as short_ttft_ms,
-           max(case when variant = 'short' then tokens end)       as short_tokens,
-           max(case when variant = 'long' then ttft_ms end)       as long_ttft_ms
-    from   typical
-    group  by hop
+    select t.hop, max(case when t.variant = 'short' and 2 * t.tokens <= s.tokens then t.ttft_ms end) as short_ttft_ms,
+           max(case when t.variant = 'short' then t.tokens end)                                    as short_tokens,
+           max(case when t.variant = 'long' and t.tokens >= 1.5 * s.tokens then t.ttft_ms end)     as long_ttft_ms
+    from   typical t
+    left   join typical s on s.hop = t.hop and s.variant = 'stream'
+    group  by t.hop
 ), computed as (
     select max(total_ms) as whole_ms from attempts where vantage = 'probe' and variant = 'whole' and outcome = 'completed'
 ), judged as (
@@ -638,7 +640,8 @@ left   join named i on i.hop = s.inner_hop and i.variant = s.variant;
 -- the usual size of a buffer (4 to 64 KB) that lumps of this size fill, within 2.5 %; `timer_ms`: no such size, but a usual
 -- period of a timer, within 3 %; `kernel_ms`: neither, but what the network layer waits for more to send: 40 ms (the other
 -- side's late acknowledgement) or 200 ms (a corked socket), which begins with the next piece and is counted in ticks, so it
--- takes up to 8 % or 1.3 gaps of the stream longer and never comes out even; or the round trip to this place.
+-- takes up to 8 % or 1.3 gaps of the stream longer and never comes out even; or the round trip to this place. Both need a
+-- period (lump_ms) that the end of the stream does not cut short: of two lumps the second is only the rest.
 create view lump_sizes as
 with summed as (
     select hop, place, max(inner_hop) as inner_hop, max(inner_gap_ms) as inner_gap_ms, sum(n) as streams, sum(lumpy) as lumpy,
@@ -665,7 +668,7 @@ with summed as (
     from   paced p
     join   (select 40 as timer_ms union all select 50 union all select 100 union all select 200 union all select 250
             union all select 400 union all select 500 union all select 1000 union all select 2000) t
-           on p.period_ms between 0.97 * t.timer_ms and case when t.timer_ms in (40, 200) then 1.01 else 1.03 end * t.timer_ms
+           on p.lump_ms between 0.97 * t.timer_ms and case when t.timer_ms in (40, 200) then 1.01 else 1.03 end * t.timer_ms
     group  by p.hop
 ), round_trips as (
     select hop, percentile_disc(0.5) within group (order by connect_ms) as round_trip_ms
@@ -676,14 +679,14 @@ with summed as (
     select p.hop, max(k.kernel_ms) as kernel_ms
     from   paced p
     join   (select 40 as kernel_ms union all select 200) k
-           on p.period_ms > 1.01 * k.kernel_ms and p.period_ms <= k.kernel_ms + greatest(0.08 * k.kernel_ms, 1.3 * p.piece_ms)
+           on p.lump_ms > 1.01 * k.kernel_ms and p.lump_ms <= k.kernel_ms + greatest(0.08 * k.kernel_ms, 1.3 * p.piece_ms)
     group  by p.hop
 )
 select p.hop, p.place, p.inner_hop, p.inner_gap_ms, p.streams, p.lumpy, p.gap_ms, p.lump_bytes, p.lump_chunks, p.lump_ms,
        p.period_ms, f.buffer_bytes, p.lump_bytes / nullif(p.lump_ms, 0) as kb_per_s, r.round_trip_ms,
        case when f.buffer_bytes is null then t.timer_ms end as timer_ms,
        case when f.buffer_bytes is null and t.timer_ms is null
-            then coalesce(w.kernel_ms, case when r.round_trip_ms >= 15 and p.period_ms between 0.9 * r.round_trip_ms and 1.1 * r.round_trip_ms
+            then coalesce(w.kernel_ms, case when r.round_trip_ms >= 15 and p.lump_ms between 0.9 * r.round_trip_ms and 1.1 * r.round_trip_ms
                                             then r.round_trip_ms end) end as kernel_ms
 from   paced p
 left   join fitted f on f.hop = p.hop

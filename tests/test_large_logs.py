@@ -7,6 +7,7 @@ import pytest
 
 from llmdoctor import rulebook
 from llmdoctor.diagnose import Diagnosis, diagnose, part, prepare
+from llmdoctor.diagnose.front import Fronts
 from llmdoctor.store import Store
 
 ROWS = 150_000
@@ -87,7 +88,7 @@ def test_an_incident_that_is_a_hundredth_of_the_log_is_in_the_part(monkeypatch: 
         store.create()
         store.script(LOG.replace("n * 0.05 % 300 < 60", "n between 90_000 and 91_500"))
         prepare(store)
-        with part.part_of(store, part.Fronts(store, ["ttft_ms"])) as told:
+        with part.part_of(store, Fronts(store, ["ttft_ms"])) as told:
             late, every = store.run("select count(*) filter (ttft_ms >= 800), count(*) from attempts")[0]
     assert told
     assert late >= 1_400

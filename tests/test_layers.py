@@ -29,6 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "cli_pages",
         "cli_formats",
         "cli_live",
+        "cli_target",
         "cli_probe",
         "cli_show",
         "cli_compare",
@@ -43,7 +44,17 @@ OWNERS = {
     "jinja2": {"report"},
     "httpx": {"probe"},
     "httpcore": {"probe"},
-    "click": {"cli", "cli_pages", "cli_formats", "cli_probe", "cli_show", "cli_compare", "cli_explain", "manual"},
+    "click": {
+        "cli",
+        "cli_pages",
+        "cli_formats",
+        "cli_probe",
+        "cli_target",
+        "cli_show",
+        "cli_compare",
+        "cli_explain",
+        "manual",
+    },
     "markdown_it": {"pages", "report"},
 }
 MAY_PRINT = {"cli", "cli_pages", "__main__"}

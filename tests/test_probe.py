@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 
 from llmdoctor.ingest import read
+from llmdoctor.probe.asking import Target
 from llmdoctor.probe.canary import Settings, canary
 from llmdoctor.probe.holding import Hold
 from llmdoctor.probe.plan import Hop, Plan, Step, plan
 from llmdoctor.probe.relay import relay
-from llmdoctor.probe.run import Target, run
+from llmdoctor.probe.run import run
 from llmdoctor.probe.trace import rows
 from llmdoctor.store import Store
 from tests.wires import Server, says
@@ -203,10 +204,12 @@ def test_keys_and_prompts_are_nowhere(served: str, tmp_path: Path) -> None:
 def test_a_dry_run_sends_nothing_and_shows_no_key(tmp_path: Path) -> None:
     said = cli("http://127.0.0.1:9/v1/chat/completions", "--direct", "127.0.0.1:8", "--dry-run", cwd=tmp_path)
     assert said.returncode == 0
-    assert "direct: http://127.0.0.1:9/v1/chat/completions (connects to 127.0.0.1:8)" in said.stdout
+    assert (
+        "direct: http://127.0.0.1:9/v1/chat/completions (connects to 127.0.0.1:8), dialect openai_chat" in said.stdout
+    )
     assert "requests, at most" in said.stdout
     secret = cli("http://me:hunter2@127.0.0.1:9/v1?key=hunter2", "--dry-run", cwd=tmp_path)
-    assert "127.0.0.1: http://127.0.0.1:9/v1\n" in secret.stdout
+    assert "127.0.0.1: http://127.0.0.1:9/v1, dialect openai_chat\n" in secret.stdout
     assert "hunter2" not in secret.stdout
 
 
@@ -231,6 +234,13 @@ def test_a_line_end_behind_a_key_does_no_harm_and_one_within_it_is_told(served: 
         (["http://127.0.0.1:1", "--key-env", "NO_SUCH_KEY"], 2, "NO_SUCH_KEY"),
         (["http://127.0.0.1:1", "--body", "no.json"], 2, "no.json"),
         (["http://127.0.0.1:1", "--resolve", "x"], 2, "HOST:PORT:ADDRESS"),
+        (["http://127.0.0.1:1", "--resolve", "127.0.0.1:1:nowhere"], 2, "HOST:PORT:ADDRESS"),
+        (["http://127.0.0.1:1", "--resolve", "127.0.0.1:99999:10.0.0.5"], 2, "HOST:PORT:ADDRESS"),
+        (["http://127.0.0.1:1", "--resolve", "x.test:80:10.0.0.5"], 2, "no place that is probed"),
+        (["http://127.0.0.1:1", "--direct", "127.0.0.1:99999"], 2, "HOST:PORT"),
+        (["http://127.0.0.1:1", "--custom", "words=$.t"], 2, "NAME one of text, "),
+        (["http://127.0.0.1:1", "--custom", "text=t"], 2, "must begin with $"),
+        (["http://127.0.0.1:1", "--custom", "text=$.t", "--protocol", "tgi"], 2, "choose one"),
         (["http://127.0.0.1:1", "--quick", "--long"], 2, "choose one"),
         (["http://no.such.host.invalid"], 3, "no hop has an address"),
         (["http://127.0.0.1:1", "--direct", "127.0.0.1:2", "--budget", "1"], 3, "2 places need at least 2 requests"),

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from llmdoctor.probe.asking import Target
 from llmdoctor.probe.plan import Hop, plan
-from llmdoctor.probe.run import Target, run
+from llmdoctor.probe.run import run
 from llmdoctor.probe.trace import rows
 from tests.wires import CHUNKED, LAST, Script, Server, certificate, chunk, says, silent, tls_server
 
@@ -36,6 +37,8 @@ REFUSED_KEY = json.dumps(
     {"error": {"message": f"Incorrect API key provided: {KEY}", "code": "invalid_api_key"}}
 ).encode()
 SIGN_IN = b"<!doctype html><html><head><title>Sign in</title></head><body>please</body></html>"
+SENT = chunk(PIECE) * 40
+OUT_OF_MEMORY = chunk(b'data: {"error":{"message":"CUDA out of memory","type":"server_error"}}\n\n')
 NO_END = says(CHUNKED, *(chunk(PIECE) for _ in range(200)), gap_s=0.05)
 ANSWERS: dict[str, tuple[Script, str, str]] = {
     "a refused key": (
@@ -59,9 +62,49 @@ ANSWERS: dict[str, tuple[Script, str, str]] = {
         "errors",
         "it redirects to https://login.example.com/in, which was not followed",
     ),
+    "a request that it refuses": (
+        whole("400 Bad Request", b'{"error":{"message":"model is required","type":"invalid_request_error"}}'),
+        "errors",
+        "it answers 400 and says: model is required",
+    ),
+    "an unknown model": (
+        whole("404 Not Found", b'{"error":{"message":"No such model here","type":"NotFoundError"}}'),
+        "errors",
+        "it answers 404 and says: No such model here: no such path or model",
+    ),
+    "an error with status 200": (
+        whole("200 OK", b'{"error":{"message":"model overloaded","code":503}}'),
+        "errors",
+        "the answer tells an error: model overloaded",
+    ),
+    "an error in mid-stream": (
+        says(CHUNKED, SENT, OUT_OF_MEMORY, LAST, gap_s=0.01),
+        "incomplete_streams",
+        "the answer tells an error: CUDA out of memory",
+    ),
+    "no end mark": (
+        says(CHUNKED, SENT, LAST, gap_s=0.01),
+        "incomplete_streams",
+        "the answer is not whole: the body ends in good order but without the end mark of this API",
+    ),
+    "plain text": (
+        whole("200 OK", b"some words " * 50, kind="text/plain"),
+        "errors",
+        "plain text came where an answer of this API was expected (look at the path and --protocol",
+    ),
+    "another API": (
+        whole("200 OK", b'{"status":"ok"}'),
+        "errors",
+        "no event is one of this API: probably another protocol is spoken here (look at the path and --protocol",
+    ),
+    "a closed connection": (says(), "errors", "the connection was closed without an answer"),
     "silence": (silent, "client_timeouts", "nothing was generated within 1 s (--first-token-timeout waits longer)"),
     "no end": (NO_END, "client_timeouts", "the answer had not ended after 2 s"),
 }
+
+
+BEGUN = ("an error in mid-stream", "no end mark", "plain text", "another API")
+"""Answers that broke off, as far as can be told: all others are none."""
 
 
 def probed(work: Path, url: str, *more: str) -> tuple[dict[str, Any], str]:
@@ -84,6 +127,7 @@ def test_what_answers_in_place_of_a_stream_is_said_in_one_line(case: str, tmp_pa
     present = {one["id"]: one for one in found["symptoms"] if one["state"] == "present"}
     assert present[symptom]["subject"] == "hop=127.0.0.1"
     assert sentence in found["verdict"]["text"]
+    assert ("incomplete_streams" in present) == (case in BEGUN)
     assert not [one for one in found["causes"] if one["layer"] == "caller"]
     assert KEY not in said
     assert "token=abc" not in said

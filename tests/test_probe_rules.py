@@ -22,11 +22,12 @@ import pytest
 
 from llmdoctor import ingest, rulebook
 from llmdoctor.diagnose import Diagnosis, diagnose
+from llmdoctor.probe.asking import Target
 from llmdoctor.probe.canary import Settings, canary
 from llmdoctor.probe.holding import Hold
 from llmdoctor.probe.plan import BASE_TOKENS, BROWSER, LONG_TOKENS, SHORT_TOKENS, Hop, Plan, Step
 from llmdoctor.probe.relay import relay
-from llmdoctor.probe.run import Target, run
+from llmdoctor.probe.run import run
 from llmdoctor.probe.serving import Answer, Serving, serve
 from llmdoctor.probe.trace import rows
 from llmdoctor.store import Store

@@ -53,6 +53,12 @@ PROBED = frozenset({"hop", "variant", "facts", "hops", "probes", "shapes", "lump
 DECIDES_LATENCY = ("high_ttft", "tail_latency", "slow_overall")
 DECIDES_ERRORS = ("errors",)
 
+# Said of a first token that comes late, where only answers of one length were seen.
+_AS_FAR = (
+    ", as far as answers of one length tell: their first token comes late, and only longer and shorter ones (no "
+    "--quick) show whether they were computed before they were sent"
+)
+
 # What `affected` of a symptom counts, by its unit, where that is not attempts.
 _COUNTED = {"tries": "tasks", "lines": "lines"}
 
@@ -217,12 +223,17 @@ def verdict(symptoms: Sequence[Symptom], causes: Sequence[Cause], command: str) 
         return Verdict("undetermined", text, "Probe again from a quieter machine.")
     absent = {one.id for one in symptoms if one.state == "absent"}
     if absent & set(DECIDES_LATENCY) and absent >= set(DECIDES_ERRORS):
-        live = [place for one in symptoms if one.id == "burst_delivery" and (place := _place(one)) is not None]
+        judged = [one for one in symptoms if one.id == "burst_delivery" and _place(one)]
+        live = [str(_place(one)) for one in judged]
+        doubt = _AS_FAR * any(one.state == "unknown" for one in judged)
         if not live and any(_place(one) for one in symptoms if one.id == "high_ttft"):
             text = "No limit is seen to be broken, but whether the stream is live cannot be told: too few pieces came."
             return Verdict("undetermined", text, "Probe again with a --body that gives a longer answer in text.")
-        told = f"The stream is live at {' and at '.join(live)}. " if live else ""
+        told = f"The stream is live at {' and at '.join(live)}{doubt}. " if live else ""
         return Verdict("healthy", f"{told}No limit is broken: latency and errors were checked and are fine.", "")
+    if any(map(_place, symptoms)) and absent >= set(DECIDES_ERRORS):
+        text = "No limit is seen to be broken, but latency could not be decided: too few streams were asked for."
+        return Verdict("undetermined", text, "Probe again with a larger --repeat.")
     what = [word for word, ids in (("latency", DECIDES_LATENCY), ("errors", DECIDES_ERRORS)) if not absent & set(ids)]
     text = f"No limit is seen to be broken, but {' and '.join(what)} could not be decided from these logs."
     return Verdict("undetermined", text, "See what could not be checked, and which field would unlock it.")

@@ -11,7 +11,7 @@ from llmdoctor.diagnose.evidence import LISTED_FROM, Asked, Judgement, ask_all, 
 from llmdoctor.diagnose.front import Fronts
 from llmdoctor.diagnose.part import part_of
 from llmdoctor.diagnose.probing import plain, products
-from llmdoctor.diagnose.values import SEVERITIES, Cause, Example, Fix, Symptom, Unexplained, six
+from llmdoctor.diagnose.values import NOT_ASKED, SEVERITIES, Cause, Example, Fix, Symptom, Unexplained, six
 from llmdoctor.ingest import locate
 from llmdoctor.rulebook import CauseRule, Rulebook
 from llmdoctor.store import Store
@@ -234,7 +234,7 @@ def _considered(
     for rule in book.causes:
         tried = [one for one in candidates if one.judgement.rule.id == rule.id]
         if rule.id not in asked:
-            told[rule.id] = "not asked: it explains " + ", ".join(rule.explains) + ", and no such limit is broken"
+            told[rule.id] = f"{NOT_ASKED}: it explains {', '.join(rule.explains)}, and no such limit is broken"
         elif tried:
             top = max(tried, key=lambda one: one.confidence)
             sides = " | ".join(f"{piece.verdict}: {piece.text}" for piece in top.judgement.evidence)

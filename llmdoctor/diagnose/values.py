@@ -25,6 +25,8 @@ State = Literal["present", "absent", "unknown", "suppressed", "failed"]
 Side = Literal["for", "against", "unknown"]
 
 SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high", "critical")
+NOT_ASKED = "not asked"
+"""How the ending of a cause begins that no broken limit led to."""
 
 
 def six(value: float | Decimal | None) -> float | None:

@@ -1,21 +1,17 @@
 """Carries out a plan: requests go out, traces come back."""
 
-import json
-import secrets
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from dataclasses import replace
 
+from llmdoctor.probe.asking import Listening, Target, call, models, models_url, route
 from llmdoctor.probe.client import send
-from llmdoctor.probe.exchange import Action, Exchange, Limits, Read, Request
+from llmdoctor.probe.exchange import Action, Read
 from llmdoctor.probe.lag import Lag, Watch, loop_lag
 from llmdoctor.probe.pieces import CONTENT, Placed
 from llmdoctor.probe.plan import DROPPED_FIRST, ONCE, Hop, Plan, Step, expected_s, within
-from llmdoctor.probe.protocols import Dialect, load, path_for
 from llmdoctor.probe.reading import Reading
 from llmdoctor.probe.trace import LAG_MS, Ask, Trace
 
@@ -29,29 +25,14 @@ MOST_WAITED = 2
 """Requests of one hop that may run into a limit of ours: twice is no chance, and each takes as long as it may."""
 WARM_TOKENS = 16
 """Length of the first answer: the least that the Responses API takes."""
-MODELS_S = 10.0
-"""Seconds for the list of models: it costs a server nothing."""
+CHEAP_S = 30.0
+"""Seconds for a request that costs a server nothing."""
 MOST_AGAIN = 3
 """Most requests that are sent once more because the client itself lagged."""
 CUT_MS = 1000.0
 """A stream that broke off earlier was cut by no timer that anybody sets."""
 MERGED = 0.6
 """Portions a piece, as a share of the usual, below which an experiment is repeated: merged, it has half at most."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """What to ask. `body` is the user's own request, as an object, or None; headers (and the key in them) go to the
-    hosts that the user named and nowhere else."""
-
-    dialect: str
-    model: str = ""
-    key: str = ""
-    headers: tuple[tuple[str, str], ...] = ()
-    body: dict[str, Any] | None = None
-    limits: Limits = field(default_factory=Limits)
-    resolve: tuple[tuple[str, int, str], ...] = ()
-    verify: bool = True
 
 
 def run(
@@ -177,17 +158,6 @@ def _cut(trace: Trace) -> bool:
     return ending.outcome in ("incomplete", "failed") and exchange.phases.end >= CUT_MS
 
 
-def with_model(target: Target, step: Step) -> Target:
-    """The target with the first model that the server lists, where none was named and it lists any."""
-    if target.model or target.body is not None:
-        return target
-    try:
-        listed = json.loads(_cheap(target, step, "models", 1, MODELS_S).exchange.body)["data"]
-        return replace(target, model=str(listed[0]["id"]))
-    except (ValueError, KeyError, IndexError, TypeError):
-        return target
-
-
 def _first_of_each_hop(steps: Sequence[Step]) -> list[Step]:
     found: dict[Hop, Step] = {}
     for step in steps:
@@ -240,12 +210,10 @@ def _one(
 ) -> Trace:
     """One call. `begun` is set when its first byte is there (or, of a pair, when it is on its way). With `most`,
     reading stops after so many chunks."""
-    dialect = load(target.dialect)
     hop = step.hop
-    ask = Ask(
-        hop.name, step.variant, number, target.model, _route(hop.url), step.stream, step.max_tokens, place=hop.place
-    )
-    live = Reading(dialect, step.stream)
+    request, limit = call(target, step)
+    ask = Ask(hop.name, step.variant, number, target.model, route(hop.url), step.stream, limit, place=hop.place)
+    live = Listening(target, hop.url, step.stream)
     chunks = 0
     if begun is not None and step.beside == "pair":
         threading.Timer(0.05, begun.set).start()
@@ -265,54 +233,18 @@ def _one(
 
     if seen is not None:
         seen(step.hop.name, step.variant, number, None)
-    exchange = send(_request(target, step, dialect), target.limits, on_read)
+    exchange = send(request, target.limits, on_read)
     # Read anew: what an answer means depends on its status and type, which were not known while it came.
-    again = Reading(dialect, step.stream, exchange.status or 200, exchange.fact("content_type") or "")
+    again = Reading(live.dialect, step.stream, exchange.status or 200, exchange.fact("content_type") or "")
     placed: list[Placed] = []
     for read in exchange.reads:
         placed.extend(again.feed(read.data))
     placed.extend(again.end(exchange.ending == "complete"))
-    return Trace(ask, exchange, tuple(placed), again.ending())
+    return Trace(ask, exchange, tuple(placed), again.ending(), dialect=live.name)
 
 
-def _cheap(target: Target, step: Step, variant: str, number: int, most_s: float = 30.0) -> Trace:
+def _cheap(target: Target, step: Step, variant: str, number: int) -> Trace:
     """A request that costs the server nothing: what it waits, the server's loop was busy."""
-    parts = urlsplit(step.hop.url)
-    url = urlunsplit((parts.scheme, parts.netloc, "/v1/models", "", ""))
-    headers = tuple(load(target.dialect).headers(target.key, parts.hostname or "").items()) + target.headers
-    most_s = min(most_s, target.limits.first_token_s)
-    limits = replace(target.limits, first_token_s=most_s, total_s=most_s)
-    request = Request(url, "GET", headers, b"", step.hop.connect_to, target.resolve, verify=target.verify)
-    exchange: Exchange = send(request, limits)
-    ask = Ask(step.hop.name, variant, number, "", "/v1/models", False, None, place=step.hop.place)
+    exchange = models(target, step.hop, CHEAP_S)
+    ask = Ask(step.hop.name, variant, number, "", route(models_url(step.hop.url)), False, None, place=step.hop.place)
     return Trace(ask, exchange, (), None)
-
-
-def _request(target: Target, step: Step, dialect: Dialect) -> Request:
-    parts = urlsplit(step.hop.url)
-    path = path_for(dialect, parts.path, step.stream, target.model)
-    url = urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
-    headers = {"content-type": "application/json", **dialect.headers(target.key, parts.hostname or "")}
-    return Request(
-        url,
-        headers=(*headers.items(), *target.headers),
-        body=json.dumps(body(target, step, dialect)).encode(),
-        connect_to=step.hop.connect_to,
-        resolve=target.resolve,
-        http2=step.http2,
-        accept_encoding=step.encoding,
-        verify=target.verify,
-    )
-
-
-def body(target: Target, step: Step, dialect: Dialect) -> dict[str, Any]:
-    """What is sent: the user's own request with `stream` set, or ours with a nonce against caches."""
-    if target.body is not None:
-        return {**target.body, "stream": step.stream}
-    nonce = secrets.token_hex(4)
-    prompt = f"Note {nonce}. Write the numbers from one to five hundred in words, separated by commas. Begin at once."
-    return dialect.body(target.model, prompt, step.max_tokens, step.stream, step.tools)
-
-
-def _route(url: str) -> str:
-    return urlsplit(url).path or "/"

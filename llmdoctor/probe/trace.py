@@ -1,16 +1,18 @@
 """What one request of a probe gave, as the rows of a native log: what `probe --save` writes is what `analyze` reads."""
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
+from http.client import responses
 from itertools import accumulate, pairwise
 from typing import Any
 
 from llmdoctor.probe.exchange import Exchange
 from llmdoctor.probe.faults import FAULTS
-from llmdoctor.probe.pieces import CONTENT, Ending, Placed
+from llmdoctor.probe.pieces import CONTENT, Ending, Placed, Problem
 from llmdoctor.probe.stamps import sent_ms
 
 Row = dict[str, Any]
@@ -19,6 +21,12 @@ LAG_MS = 25.0
 """A client whose stamps are later than this is not believed about gaps of twice that."""
 SAME_MS = 2.0
 """Pieces that come within less of each other are one portion."""
+
+# Faults that say more than the others why an answer is none, the first of them most; and those of another protocol.
+_OTHER = ("unknown_protocol", "text_instead_of_stream")
+_WHY = (*_OTHER, "no_terminator")
+# Statuses whose words are not passed on: servers quote the key in them, or say no more than the status.
+_SAY_ENOUGH = (401, 402, 403, 407, 429)
 
 _ERROR = {"dns": "other", "tls": "other", "protocol": "other", "refused": "connection_reset"}
 _ERROR |= {"too_large": "other", "unreachable": "connection_reset", "reset": "connection_reset"}
@@ -41,13 +49,14 @@ class Ask:
 @dataclass(frozen=True)
 class Trace:
     """One request and what came of it: the exchange, the pieces of its answer in order, how the answer ended (None for
-    a request that is no call, `cheap`), and how late the client's own stamps were."""
+    a request that is no call, `cheap`), how late the client's own stamps were, and the dialect in which it was read."""
 
     ask: Ask
     exchange: Exchange
     placed: tuple[Placed, ...]
     ending: Ending | None
     loop_lag_ms: float | None = None
+    dialect: str = ""
 
     @property
     def request_id(self) -> str:
@@ -179,7 +188,7 @@ def _outcome(trace: Trace) -> tuple[str, str | None]:
         return "cancelled", None
     if ending is None:
         return ("completed" if exchange.ending == "complete" and (exchange.status or 0) < 400 else "failed"), None
-    if exchange.ending in ("complete", "incomplete"):
+    if exchange.status is not None and exchange.ending in ("complete", "incomplete"):
         return ending.outcome, None
     return ("incomplete" if ending.chunks else "failed"), None
 
@@ -187,7 +196,7 @@ def _outcome(trace: Trace) -> tuple[str, str | None]:
 def _error(trace: Trace) -> str | None:
     if trace.ending is not None and trace.ending.problem is not None:
         return trace.ending.problem.error_type
-    if trace.exchange.ending == "incomplete" and trace.ending is not None and trace.ending.outcome != "completed":
+    if trace.exchange.ending == "incomplete" and _outcome(trace)[0] != "completed":
         return "connection_reset"  # whoever is cut off learns of it by the framing; an orderly end says nothing
     return _ERROR.get(trace.exchange.ending)
 
@@ -220,25 +229,46 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
 
 
 def _ended(trace: Trace) -> str | None:
-    """One plain sentence about an answer that is none, or not whole; of its body the title of an HTML page at most."""
+    """One plain sentence about an answer that is none, or not whole; of its body the title of an HTML page or the
+    message of an error at most."""
     exchange, ending = trace.exchange, trace.ending
     if exchange.redirect_to is not None:
         if exchange.redirects:
             return f"it redirects to {exchange.redirect_to} even after {len(exchange.redirects)} redirects: in a circle"
         return f"it redirects to {exchange.redirect_to}, which was not followed (probe that, if it is right)"
-    if exchange.ending != "complete":
+    if exchange.ending != "complete" or ending is None:
         return exchange.detail or None
-    if ending is not None and ending.shape == "html" and ending.problem is not None:
-        status = f"{exchange.status} " if exchange.status and exchange.status >= 300 else ""
-        return f"it answers {status}with {ending.problem.message}"
-    if ending is not None and ending.outcome == "empty":
-        broken = next((FAULTS[name].text for name in sorted(ending.faults) if FAULTS[name].level != "note"), "")
-        return "the answer holds no text" + (
-            f": {broken[0].lower()}{broken[1:].rstrip('.')}"
-            if broken
-            else " (look at the path, --protocol and --model)"
-        )
-    return None
+    if ending.problem is not None:
+        return _told(ending.problem, ending.shape == "html", exchange.status or 200)
+    return _amiss(ending)
+
+
+def _amiss(ending: Ending) -> str | None:
+    """Why an answer without a word of an error is none, or not whole."""
+    why = {"empty": "the answer holds no text", "incomplete": "the answer is not whole"}.get(ending.outcome)
+    if why is None:
+        return None
+    faults = [
+        name for name in (*_WHY, *sorted(ending.faults)) if name in ending.faults and FAULTS[name].level != "note"
+    ]
+    if not faults:
+        return f"{why} (look at the path, --protocol and --model)"
+    text = FAULTS[faults[0]].text.rstrip(".")
+    other = " (look at the path and --protocol, or describe your own with --custom)" if faults[0] in _OTHER else ""
+    return f"{why}: {text[0].lower()}{text[1:]}{other}"
+
+
+def _told(problem: Problem, page: bool, status: int) -> str | None:
+    """What an answer says of its own failure."""
+    if page:
+        return f"it answers {status if status >= 300 else ''} with {problem.message}".replace("  ", " ")
+    if status < 300:
+        return f"the answer tells an error: {problem.message or problem.error_type}"
+    plain = {*responses.get(status, "").lower().split(), "error", "status", str(status)}
+    new = set(re.findall(r"\w+", problem.message.lower())) - plain
+    if status < 400 or status in _SAY_ENOUGH or not new:
+        return None
+    return f"it answers {status} and says: {problem.message.rstrip('.')}"
 
 
 def _ms(value: float | None) -> float | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from llmdoctor.diagnose.values import Cause, Diagnosis, Evidence
+from llmdoctor.diagnose.values import NOT_ASKED, Cause, Diagnosis, Evidence
 from llmdoctor.report import arrivals, compare_view, figures, prose, view, where
 from llmdoctor.report.columns import fit
 from llmdoctor.report.screen import Screen, is_plain
@@ -216,6 +216,12 @@ def _rules(screen: Screen, diagnosis: Diagnosis) -> None:
         screen.flow(f"{word} {len(ids)}: " + (", ".join(ids) or "none"), "  ", "    ")
     if diagnosis.considered:
         screen.add()
-        screen.add("Causes that were considered", "strong")
-        for name, ending in sorted(diagnosis.considered.items()):
+        screen.add("Other causes that were considered", "strong")
+        asked = {name: said for name, said in diagnosis.considered.items() if not said.startswith(NOT_ASKED)}
+        named = {cause.id for cause in diagnosis.causes}
+        for name, ending in sorted(asked.items()):
+            if name in named:
+                continue
             screen.flow(f"{name}: {ending}", "  ", "    ")
+        idle = len(diagnosis.considered) - len(asked)
+        screen.flow(f"{idle} others were not asked: no limit is broken that they would explain", "  ", "    ")

@@ -33,6 +33,10 @@ class Dialect(Protocol):
         """Texts without blanks of which all of one group stand in the first bytes of an answer."""
 
     @property
+    def LIMIT_AT(self) -> tuple[str, ...]:  # noqa: N802
+        """Where a request may say how long its answer may be, dots between the keys of objects within each other."""
+
+    @property
     def KEY_ENV(self) -> tuple[str, ...]:  # noqa: N802
         """Environment variables that hold a key, in order of preference."""
 

@@ -25,6 +25,7 @@ SIGNS: tuple[tuple[bytes, ...], ...] = (
     (b"event:message_start",),
     (b'"type":"message"', b'"content":[', b'"stop_reason":'),
 )
+LIMIT_AT: tuple[str, ...] = ("max_tokens",)
 KEY_ENV: tuple[str, ...] = ("ANTHROPIC_API_KEY",)
 FRAMING: Literal["sse", "ndjson", "elements"] = "sse"
 ENDS_WITH: tuple[str, ...] = ("finish_reason", "terminal")

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from llmdoctor.probe.pieces import DONE, Example, Json, Message, Piece, closing, content, word
 from llmdoctor.probe.problems import told_problem
@@ -78,6 +78,7 @@ class Custom:
     PATHS: ClassVar[tuple[str, ...]] = ()
     STREAM_PATHS: ClassVar[tuple[str, str] | None] = None
     SIGNS: ClassVar[tuple[tuple[bytes, ...], ...]] = ()
+    LIMIT_AT: ClassVar[tuple[str, ...]] = ()
     KEY_ENV: ClassVar[tuple[str, ...]] = ("LLMDOCTOR_API_KEY",)
     EXAMPLES: ClassVar[tuple[Example, ...]] = ()
 
@@ -85,6 +86,8 @@ class Custom:
         """ValueError where a path cannot be read."""
         for path in (self.text, self.reasoning, self.finish, self._end_path[0]):
             steps(path)
+        if self.FRAMING not in get_args(Framing):
+            raise ValueError(f"framing {self.FRAMING!r} is none of {', '.join(get_args(Framing))}")
 
     def headers(self, key: str, host: str = "") -> dict[str, str]:  # noqa: ARG002 - the same everywhere
         """A bearer token; other headers are the user's to give."""
@@ -140,11 +143,18 @@ class Custom:
         return closing(found, None, reason, terminal=True) if found else []
 
 
+SETTINGS: Mapping[str, str] = {
+    **{name: name for name in ("text", "text_event", "reasoning", "finish", "terminal", "error_event")},
+    "framing": "FRAMING",
+}
+"""What `--custom` can set, and the field of `Custom` that it is."""
+
 # The module is the dialect with its usual settings.
 _USUAL = Custom()
 PATHS: tuple[str, ...] = Custom.PATHS
 STREAM_PATHS: tuple[str, str] | None = Custom.STREAM_PATHS
 SIGNS: tuple[tuple[bytes, ...], ...] = Custom.SIGNS
+LIMIT_AT: tuple[str, ...] = Custom.LIMIT_AT
 KEY_ENV: tuple[str, ...] = Custom.KEY_ENV
 FRAMING: Framing = _USUAL.FRAMING
 ENDS_WITH: tuple[str, ...] = _USUAL.ENDS_WITH

@@ -26,6 +26,7 @@ PATHS: tuple[str, ...] = (
 )
 STREAM_PATHS: tuple[str, str] | None = (":streamGenerateContent", ":generateContent")
 SIGNS: tuple[tuple[bytes, ...], ...] = ((b'"candidates":[',), (b'"usageMetadata":{',))
+LIMIT_AT: tuple[str, ...] = ("generationConfig.maxOutputTokens",)
 KEY_ENV: tuple[str, ...] = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
 FRAMING: Literal["sse", "ndjson", "elements"] = "elements"
 ENDS_WITH: tuple[str, ...] = ("finish_reason", "terminal")

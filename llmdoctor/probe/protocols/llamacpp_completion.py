@@ -7,6 +7,7 @@ from llmdoctor.probe.pieces import Example, Json, Message, Piece, Usage, closing
 PATHS: tuple[str, ...] = ("/completion",)
 STREAM_PATHS: tuple[str, str] | None = None
 SIGNS: tuple[tuple[bytes, ...], ...] = ((b'"content":"', b'"stop":false'), (b'"content":"', b'"stop":true'))
+LIMIT_AT: tuple[str, ...] = ("n_predict",)
 KEY_ENV: tuple[str, ...] = ("LLAMA_API_KEY",)
 FRAMING: Literal["sse", "ndjson", "elements"] = "sse"
 ENDS_WITH: tuple[str, ...] = ("finish_reason", "terminal")

@@ -8,6 +8,7 @@ from llmdoctor.probe.protocols.openai_chat import TOOL
 PATHS: tuple[str, ...] = ("/api/chat", "/api/generate")
 STREAM_PATHS: tuple[str, str] | None = None
 SIGNS: tuple[tuple[bytes, ...], ...] = ((b'"created_at":', b'"done":'),)
+LIMIT_AT: tuple[str, ...] = ("options.num_predict",)
 KEY_ENV: tuple[str, ...] = ("OLLAMA_API_KEY",)
 FRAMING: Literal["sse", "ndjson", "elements"] = "ndjson"
 ENDS_WITH: tuple[str, ...] = ("terminal",)

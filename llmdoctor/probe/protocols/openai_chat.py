@@ -24,6 +24,7 @@ from llmdoctor.probe.pieces import (
 PATHS: tuple[str, ...] = ("/v1/chat/completions", "/chat/completions")
 STREAM_PATHS: tuple[str, str] | None = None
 SIGNS: tuple[tuple[bytes, ...], ...] = ((b'"chat.completion',), (b'"choices":[{', b'"delta":{'))
+LIMIT_AT: tuple[str, ...] = ("max_tokens", "max_completion_tokens")
 KEY_ENV: tuple[str, ...] = ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY")
 FRAMING: Literal["sse", "ndjson", "elements"] = "sse"
 ENDS_WITH: tuple[str, ...] = ("finish_reason", "terminal")

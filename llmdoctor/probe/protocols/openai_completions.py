@@ -11,6 +11,7 @@ __all__ = [
     "EXAMPLES",
     "FRAMING",
     "KEY_ENV",
+    "LIMIT_AT",
     "PATHS",
     "SIGNS",
     "STREAM_PATHS",
@@ -23,6 +24,7 @@ __all__ = [
 PATHS: tuple[str, ...] = ("/v1/completions", "/completions")
 STREAM_PATHS: tuple[str, str] | None = None
 SIGNS: tuple[tuple[bytes, ...], ...] = ((b'"text_completion"',), (b'"choices":[{', b'"text":"', b'"logprobs":'))
+LIMIT_AT: tuple[str, ...] = ("max_tokens",)
 KEY_ENV: tuple[str, ...] = openai_chat.KEY_ENV
 FRAMING: Literal["sse", "ndjson", "elements"] = "sse"
 ENDS_WITH: tuple[str, ...] = ("finish_reason", "terminal")

@@ -26,6 +26,7 @@ __all__ = [
     "EXAMPLES",
     "FRAMING",
     "KEY_ENV",
+    "LIMIT_AT",
     "PATHS",
     "SIGNS",
     "STREAM_PATHS",
@@ -38,6 +39,7 @@ __all__ = [
 PATHS: tuple[str, ...] = ("/v1/responses", "/responses")
 STREAM_PATHS: tuple[str, str] | None = None
 SIGNS: tuple[tuple[bytes, ...], ...] = ((b'"type":"response.',), (b"event:response.",), (b'"object":"response"',))
+LIMIT_AT: tuple[str, ...] = ("max_output_tokens",)
 KEY_ENV: tuple[str, ...] = openai_chat.KEY_ENV
 FRAMING: Literal["sse", "ndjson", "elements"] = "sse"
 ENDS_WITH: tuple[str, ...] = ("finish_reason", "terminal")

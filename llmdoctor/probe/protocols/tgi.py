@@ -7,6 +7,7 @@ from llmdoctor.probe.pieces import Example, Json, Message, Piece, Usage, closing
 PATHS: tuple[str, ...] = ("/generate_stream", "/generate")
 STREAM_PATHS: tuple[str, str] | None = ("/generate_stream", "/generate")
 SIGNS: tuple[tuple[bytes, ...], ...] = ((b'"token":{', b'"generated_text":'), (b'{"generated_text":"',))
+LIMIT_AT: tuple[str, ...] = ("parameters.max_new_tokens",)
 KEY_ENV: tuple[str, ...] = ("HF_TOKEN",)
 FRAMING: Literal["sse", "ndjson", "elements"] = "sse"
 ENDS_WITH: tuple[str, ...] = ("terminal",)
