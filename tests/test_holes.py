@@ -1,6 +1,6 @@
 """Logs that lack values: what follows from other records is filled in, and what is missing is never taken for none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from llmdoctor import stats
@@ -8,7 +8,7 @@ from llmdoctor.ingest import read
 from llmdoctor.store import Store
 from tests.filled import filled
 
-Row = dict[str, object]
+Row = Mapping[str, object]
 
 
 def rows_of(count: int, *parts: Callable[[int], Row]) -> list[Row]:
