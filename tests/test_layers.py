@@ -35,6 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "cli_compare",
         "cli_explain",
         "manual",
+        "completion",
         "__main__",
     ),
 )
@@ -54,6 +55,7 @@ OWNERS = {
         "cli_compare",
         "cli_explain",
         "manual",
+        "completion",
     },
     "markdown_it": {"pages", "report"},
 }
