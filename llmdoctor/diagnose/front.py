@@ -38,7 +38,8 @@ class Fronts:
     def __init__(self, store: Store, needs: Iterable[str]) -> None:
         """`needs` are all needs that will be asked for, so that their columns are counted in one pass."""
         self._store = store
-        self._columns = frozenset(store.columns("attempts"))
+        self._tables: dict[str, frozenset[str]] = {}
+        self._columns = self._columns_of("attempts")
         names = sorted(self._columns.intersection(name for need in needs for name in need.split("|")))
         counts = ", ".join(f"count(a.{name}) as {name}" for name in names)
         found = store.rows(
@@ -108,18 +109,23 @@ class Fronts:
         if not re.fullmatch(r"[a-z_]+(\.[a-z_]+)?", need):
             return 0
         table, _, column = need.partition(".")
-        if not self._store.columns(table):
+        if not self._columns_of(table):
             return 0
         if column:
             self.use(vantage)
             return self._ask(vantage, f"select count({column}) from {table} where $vantage is not null")
-        if "attempt_id" in self._store.columns(table):
+        if "attempt_id" in self._columns_of(table):
             return self._ask(
                 vantage,
                 f"select count(*) from {table} t join attempts a on t.attempt_id = a.attempt_id"
                 " where a.vantage = $vantage",
             )
         return self._ask(vantage, f"select count(*) from {table} where $vantage is not null")
+
+    def _columns_of(self, table: str) -> frozenset[str]:
+        if table not in self._tables:
+            self._tables[table] = frozenset(self._store.columns(table))
+        return self._tables[table]
 
     def _ask(self, vantage: str, sql: str) -> int:
         if (vantage, sql) not in self._asked:
