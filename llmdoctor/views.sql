@@ -1,5 +1,7 @@
 -- The views that several rules share, in the SQL that DuckDB and Spark both read. `front` is the attempts of one
 -- vantage: the engine sets it for each rule to the outermost vantage that has the columns which the rule needs.
+-- `front_expected` has the same rows with the columns of `expected` too; DuckDB has no estimate of its size, so what does not
+-- need those columns reads `front`.
 
 -- One row per front attempt with what the inner side reported of the same call, its own report first. `joined_by` says
 -- how the two were brought together: id | trace | time. Time is a guess by when they ran, and never decides anything:
