@@ -1,6 +1,6 @@
 """Logs that lack values: what follows from other records is filled in, and what is missing is never taken for none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from llmdoctor import stats
@@ -11,7 +11,7 @@ from tests.filled import filled
 Row = dict[str, object]
 
 
-def rows_of(count: int, *parts: Callable[[int], Row]) -> list[Row]:
+def rows_of(count: int, *parts: Callable[[int], Mapping[str, object]]) -> list[Row]:
     return [
         {"at_s": 0.7 * n, "total_ms": 1000} | {k: v for part in parts for k, v in part(n).items()} for n in range(count)
     ]
