@@ -31,6 +31,7 @@ def test_the_model_of_a_replica_is_known_where_a_record_leaves_it_out() -> None:
             ("gpu-2", "m-0"),
             ("gpu-3", "m-1"),
         ]
+        assert store.run("select note from inputs") == [("known from other records where it is left out: model (40)",)]
 
 
 def test_nothing_is_filled_in_where_known_records_disagree() -> None:
