@@ -11,7 +11,7 @@ from tests.filled import filled
 Row = Mapping[str, object]
 
 
-def rows_of(count: int, *parts: Callable[[int], Row]) -> list[Row]:
+def rows_of(count: int, *parts: Callable[[int], Mapping[str, object]]) -> list[Row]:
     return [
         {"at_s": 0.7 * n, "total_ms": 1000} | {k: v for part in parts for k, v in part(n).items()} for n in range(count)
     ]
@@ -31,6 +31,7 @@ def test_the_model_of_a_replica_is_known_where_a_record_leaves_it_out() -> None:
             ("gpu-2", "m-0"),
             ("gpu-3", "m-1"),
         ]
+        assert store.run("select note from inputs") == [("known from other records where it is left out: model (40)",)]
 
 
 def test_nothing_is_filled_in_where_known_records_disagree() -> None:
