@@ -33,6 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "cli_show",
         "cli_compare",
         "cli_explain",
+        "cli_completion",
         "manual",
         "__main__",
     ),
@@ -43,7 +44,17 @@ OWNERS = {
     "jinja2": {"report"},
     "httpx": {"probe"},
     "httpcore": {"probe"},
-    "click": {"cli", "cli_pages", "cli_formats", "cli_probe", "cli_show", "cli_compare", "cli_explain", "manual"},
+    "click": {
+        "cli",
+        "cli_pages",
+        "cli_formats",
+        "cli_probe",
+        "cli_show",
+        "cli_compare",
+        "cli_explain",
+        "cli_completion",
+        "manual",
+    },
     "markdown_it": {"pages", "report"},
 }
 MAY_PRINT = {"cli", "cli_pages", "__main__"}
