@@ -242,9 +242,9 @@ def run(arguments: Sequence[str]) -> int:
     """One command line; returns the exit code. Whatever goes wrong is one line on standard error."""
     code: object
     if "_LLMDOCTOR_COMPLETE" in os.environ:
-        from llmdoctor import completion
+        from llmdoctor import cli_completion
 
-        completion.prepare(llmdoctor)
+        cli_completion.prepare(llmdoctor)
     try:
         code = llmdoctor.main(args=list(arguments), prog_name="llmdoctor", standalone_mode=False)
     except BaseException as error:

@@ -90,6 +90,23 @@ def test_two_windows_of_one_log_are_two_logs(folder: Path, fixed: dict[str, Any]
     assert f"--window ..{noon}" in found["command"]
 
 
+def test_the_same_log_twice_is_said_to_be_one(folder: Path) -> None:
+    for before, after in (("before.json", "before.html"), ("before.jsonl", "before.json")):
+        done = run("compare", before, after, "--fail-on-regression", cwd=folder)
+        assert done.returncode == 0
+        assert done.stdout.startswith("NO CHANGE: Both sides are the same log: nothing can have changed.")
+
+
+def test_a_regression_of_an_older_log_may_be_a_fix_the_wrong_way_round(folder: Path, tmp_path: Path) -> None:
+    later = [{**row, "request_id": f"later-{row['request_id']}"} for row in rows(2, CALM)]
+    write(tmp_path / "later.jsonl", later, 7200)
+    (tmp_path / "llmdoctor.toml").write_text((folder / "llmdoctor.toml").read_text())
+    note = "Note: AFTER is older than BEFORE"
+    assert note in run("compare", "later.jsonl", folder / "before.json", cwd=tmp_path).stdout
+    assert note not in run("compare", folder / "before.json", "later.jsonl", cwd=tmp_path).stdout
+    assert note not in run("compare", "after.json", "before.json", cwd=folder).stdout
+
+
 def test_a_regression_fails_where_that_was_asked_for(folder: Path) -> None:
     words = ("compare", "after.json", "before.html", "-q")
     assert run(*words, cwd=folder).returncode == 0

@@ -130,3 +130,19 @@ def test_the_manual_has_every_command_and_every_option() -> None:
         assert words in page
     assert not [line for line in page.splitlines() if re.match(r"\.(?!TH|SH|SS|TP|PP|B |I |nf|fi)", line)]
     assert page == run("man").stdout
+
+
+def test_what_cannot_be_explained_is_said_in_one_line_with_what_to_do(report: Path, tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text('{"request_id": "a"}\n{"request_id": "b"}\n')
+    (tmp_path / "compared.html").write_text(f'<!doctype html><script id="{embed.COMPARISON}">{{}}</script>')
+    for finding, path, says in (
+        ("99", report, "99: this report has 4 findings"),
+        ("0", report, "0: this report has 4 findings"),
+        ("1", tmp_path / "log.jsonl", "is no report: give what -o or --json wrote"),
+        ("1", tmp_path / "compared.html", "this is a comparison: give the report of one side"),
+    ):
+        done = run("explain", finding, str(path))
+        assert done.returncode in (2, 3)
+        assert done.stdout == ""
+        assert len(done.stderr.splitlines()) == 1
+        assert says in done.stderr

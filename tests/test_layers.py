@@ -34,6 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "cli_show",
         "cli_compare",
         "cli_explain",
+        "cli_completion",
         "manual",
         "completion",
         "__main__",
@@ -54,8 +55,8 @@ OWNERS = {
         "cli_show",
         "cli_compare",
         "cli_explain",
+        "cli_completion",
         "manual",
-        "completion",
     },
     "markdown_it": {"pages", "report"},
 }

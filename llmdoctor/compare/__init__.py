@@ -9,12 +9,15 @@ others     what else changed
 judge      the verdict
 """
 
+from collections.abc import Iterator
+from datetime import datetime
+
 from llmdoctor import __version__
 from llmdoctor.compare.changes import changes
 from llmdoctor.compare.findings import turned
 from llmdoctor.compare.others import OUTCOMES, others
 from llmdoctor.compare.sides import Side, side
-from llmdoctor.compare.values import Comparison, Other, as_dict, to_json
+from llmdoctor.compare.values import Comparison, Level, Other, Verdict, as_dict, to_json
 from llmdoctor.compare.verdict import elsewhere, judge
 
 __all__ = ["Comparison", "Side", "as_dict", "compare", "side", "to_json"]
@@ -29,17 +32,41 @@ def compare(before: Side, after: Side, command: str) -> Comparison:
     findings = turned(before, after, max(first.clustered, second.clustered) if first and second else 1.0, figures)
     places = [", ".join(one.vantage for one in side.samples) for side in (before, after)]
     apart = vantage is None and all(places)
+    if _same(before, after):
+        verdict = Verdict("no_change", "Both sides are the same log: nothing can have changed.", "")
+    elif apart:
+        verdict = elsewhere(*places)
+    else:
+        verdict = judge(figures, findings, changed, after.plain["command"])
     return Comparison(
         command=command,
         version=__version__,
-        verdict=elsewhere(*places) if apart else judge(figures, findings, changed, after.plain["command"]),
+        verdict=verdict,
         before=before.source(vantage),
         after=after.source(vantage),
         figures=figures,
         findings=findings,
         changed=changed,
-        warnings=tuple(_warnings(before, after, changed, vantage)),
+        warnings=(*_swapped(before, after, verdict.level), *_warnings(before, after, changed, vantage)),
     )
+
+
+def _same(before: Side, after: Side) -> bool:
+    """Whether both are of the same attempts, however they came here."""
+    alike = before.samples == after.samples and before.plain["window"] == after.plain["window"]
+    return alike and bool(before.samples) and None not in before.plain["window"].values()
+
+
+def _swapped(before: Side, after: Side, level: Level) -> Iterator[str]:
+    """A warning where what got worse is the older side: of a fix that is given the wrong way round, it is."""
+    end, start = after.plain["window"]["to"], before.plain["window"]["from"]
+    if (
+        level in ("regression", "traded")
+        and end
+        and start
+        and datetime.fromisoformat(end) < datetime.fromisoformat(start)
+    ):
+        yield "AFTER is older than BEFORE: if you gave them the wrong way round, what is worse here got better."
 
 
 def _warnings(before: Side, after: Side, changed: tuple[Other, ...], vantage: str | None) -> list[str]:

@@ -8,7 +8,6 @@ from llmdoctor.compare.values import Change, Comparison, as_dict
 from llmdoctor.report import compare_markdown, embed, figures, templates
 from llmdoctor.report import compare_view as view
 
-ID = "llmdoctor-comparison"
 MOST_BYTES = 150_000
 MOST_FINDINGS = 40
 MOST_CHARS = 600
@@ -28,7 +27,7 @@ def render(comparison: Comparison) -> str:
         pictured=[one for one in comparison.figures if one.relative and one.change is not None and one.unit != "ratio"],
         most=MOST_FINDINGS,
         ticket=Markup("{}").format(compare_markdown.render(comparison)),
-        json_id=ID,
+        json_id=embed.COMPARISON,
         # Every character of it that could end the element is escaped.
         data=Markup(embed.block(as_dict(comparison), MOST_BYTES)),
     )

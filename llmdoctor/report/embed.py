@@ -9,6 +9,7 @@ from typing import Any
 from llmdoctor.errors import InputError
 
 ID = "llmdoctor-diagnosis"
+COMPARISON = "llmdoctor-comparison"
 
 # Parts of the published form whose keys are data, not names of the schema.
 _OPEN = frozenset({"bad_fields", "values", "cut_share", "settings", "considered"})
@@ -77,6 +78,8 @@ def read(path: str) -> dict[str, Any]:
     try:
         plain = json.loads(text)
     except ValueError as error:
+        if "llmdoctor.report/" not in text[:4096]:
+            raise InputError(f"{path}: is no report: give what -o or --json wrote") from error
         raise InputError(f"{path}: the report is damaged ({type(error).__name__}): write it again") from error
     if "llmdoctor.report/" not in str(plain.get("schema")):
         raise InputError(f"{path}: is no report: give what -o or --json wrote")
@@ -88,6 +91,8 @@ def read_back(html: str) -> dict[str, Any]:
     InputError where the page is no llmdoctor report."""
     found = _BLOCK.search(html)
     if found is None:
+        if f'id="{COMPARISON}"' in html:
+            raise InputError("this is a comparison: give the report of one side, which 'llmdoctor analyze -o' wrote")
         raise InputError("no diagnosis in this page: give a report that llmdoctor wrote with -o")
     try:
         plain = json.loads(found[1])

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from llmdoctor.errors import UsageError
 from llmdoctor.report import figures, prose, view
 from llmdoctor.report.screen import Screen, is_plain
 from llmdoctor.rulebook import CauseRule, Rulebook, SymptomRule
@@ -15,10 +16,15 @@ _MOST = 8
 
 
 def rule_of(report: Plain, finding: str) -> str:
-    """The id of a rule: that of the finding with this number in the report's order, else the word itself."""
+    """The id of a rule: that of the finding with this number in the report's order, else the word itself. UsageError
+    where the report has no such number."""
+    if not finding.isdecimal():
+        return finding
     present = [one for one in _list(report, "symptoms") if one.get("state") == "present"]
-    number = int(finding) if finding.isdecimal() else 0
-    return str(present[number - 1]["id"]) if 0 < number <= len(present) else finding
+    if not 0 < int(finding) <= len(present):
+        told = figures.plural(len(present), "finding")
+        raise UsageError(f"{finding}: this report has {told}: give a number up to that, or the id of a rule")
+    return str(present[int(finding) - 1]["id"])
 
 
 def render(report: Plain, book: Rulebook, rule_id: str, *, colour: bool = False, encoding: str = "utf-8") -> str:

@@ -1,9 +1,9 @@
 """``python -m tests.simulator.before_after``: how often `llmdoctor compare` gives the verdict that is true.
 
 Every pair is two runs of one service on different random streams: calm and calm (noise), faulty and calm (fixed),
-calm and faulty (regression), the same fault on both sides (noise with episodes), and calm with other lengths at as
-much work (mix). To abstain ("undetermined") is counted apart from being wrong: a single outage on one side only proves
-nothing, and the comparison says so.
+calm and faulty (regression), the same fault on both sides (noise with episodes), a stronger fault and the fault that
+users just feel (partly fixed), and calm with other lengths at as much work (mix). To abstain ("undetermined") is
+counted apart from being wrong: a single outage on one side only proves nothing, and the comparison says so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from llmdoctor.diagnose.values import as_dict
 from llmdoctor.ingest import ReadOptions, read
 from llmdoctor.rulebook import load
 from llmdoctor.store import Store
-from tests.simulator.cases import SCENARIOS, Case, NoImpactError, make
+from tests.simulator.cases import SCENARIOS, Case, NoImpactError, make, stronger
 from tests.simulator.clients import record
 from tests.simulator.log import write
 from tests.simulator.world import World
@@ -35,11 +35,13 @@ RIGHT = {
     "noise, faulty": {"no_change"},
     "fixed": {"fixed"},
     "regression": {"regression"},
+    "partly": {"partly_fixed"},
     "mix": {"mix"},
 }
+STRONGER = 1.3**5
 
 
-def pairs(case: Case) -> Iterator[tuple[str, World, World]]:
+def pairs(case: Case, rows: int) -> Iterator[tuple[str, World, World]]:
     """(truth, world before, world after) of one case."""
     well = replace(case.well, seed=case.well.seed + 1000)
     yield "noise", case.well, well
@@ -49,6 +51,9 @@ def pairs(case: Case) -> Iterator[tuple[str, World, World]]:
     yield "noise, faulty", case.world, replace(case.world, seed=case.world.seed + 1000)
     yield "fixed", case.world, well
     yield "regression", well, case.world
+    if len(case.causes) == 1:
+        strong = stronger(case, STRONGER, rows)
+        yield "partly", replace(strong, seed=strong.seed + 3000), case.world
 
 
 def _other_lengths(world: World) -> World:
@@ -88,7 +93,7 @@ def score(names: list[str], seeds: range, rows: int, fields: str) -> dict[str, C
             except NoImpactError:
                 continue
             sides: dict[World, Side] = {}
-            for truth, *worlds in pairs(case):
+            for truth, *worlds in pairs(case, rows):
                 for world in worlds:
                     if world not in sides:
                         sides[world] = told(case, world, fields)

@@ -55,6 +55,12 @@ def make(name: str, seed: int, rows: int) -> Case:
     return _faulty_case(scenario, seed, rows)
 
 
+def stronger(case: Case, times: float, rows: int) -> World:
+    """The world of a single fault so many times as strong."""
+    well, _, totals = _twin(case.scenario, case.well.seed, rows)
+    return case.scenario.faults[0](well, _draws(case.scenario, well.seed, 0), case.strength * times, totals)
+
+
 def _healthy_case(scenario: Scenario, seed: int, rows: int) -> Case:
     if scenario.calm is None:
         raise ValueError(scenario.name)

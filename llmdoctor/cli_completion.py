@@ -4,17 +4,23 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
 from llmdoctor import rulebook
 
+if TYPE_CHECKING:
+    _Type = click.ParamType[str]
+else:  # before click 8.2 it takes no type
+    _Type = click.ParamType
+
 # Every option and argument that takes one of these takes a path.
 PATHS = frozenset({"BEFORE", "AFTER", "DIR", "FILE", "LOGS", "PATH", "REPORT"})
 
 
-class _Names(click.ParamType[str]):
+class _Names(_Type):
     """Those of some names that begin with what was typed."""
 
     name = "name"
