@@ -336,7 +336,7 @@ def test_a_live_stream_is_called_live(judged: Judged, case: str) -> None:
 def test_the_rest_of_a_stream_is_no_period_of_a_timer(judged: Judged) -> None:
     found = judged("two lumps, the second 200 ms behind")
     assert found.causes[0].id == "proxy_buffering"
-    assert "nagle_delay" not in {one.id for one in found.causes}
+    assert all(one.confidence < 0.5 for one in found.causes if one.id == "nagle_delay")
 
 
 def test_from_outside_it_is_held_back_or_faked(judged: Judged) -> None:
