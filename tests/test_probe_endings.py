@@ -200,6 +200,14 @@ def test_what_the_outer_place_cuts_is_no_fault_of_the_service_inside(tmp_path: P
     assert "others were not asked: no limit is broken that they would explain" in " ".join(said.split())
 
 
+def test_a_key_that_a_server_quotes_is_written_nowhere(tmp_path: Path) -> None:
+    quoted = b'{"error":{"message":"No account for hunter2hunter2 here","type":"invalid_request_error"}}'
+    with Server(whole("400 Bad Request", quoted)) as server:
+        found, said = probed(tmp_path, server.url, "--header", "Authorization: Bearer hunter2hunter2")
+    assert "it answers 400 and says: No account for … here" in found["verdict"]["text"]
+    assert "hunter2" not in said
+
+
 def posts(server: Server) -> int:
     return sum(request.startswith(b"POST") for request in server.requests)
 
