@@ -65,7 +65,7 @@ ANSWERS: dict[str, tuple[Script, str, str]] = {
     "a request that it refuses": (
         whole("400 Bad Request", b'{"error":{"message":"model is required","type":"invalid_request_error"}}'),
         "errors",
-        "it answers 400 and says: model is required",
+        "it answers 400 and says: model is required: it does not take this request (look at --protocol",
     ),
     "an unknown model": (
         whole("404 Not Found", b'{"error":{"message":"No such model here","type":"NotFoundError"}}'),
