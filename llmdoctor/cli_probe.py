@@ -136,6 +136,8 @@ def _probed(target: "Target", wanted: "Plan", url: str, given: dict[str, Any]) -
     if all(trace.exchange.ending == "dns" for trace in traces):
         raise InputError(f"{urlsplit(url).hostname}: no hop has an address; check the names, or give --resolve")
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for trace in traces for row in rows(trace))
+    for secret in cli_target.sent_secrets(target):
+        text = text.replace(json.dumps(secret)[1:-1], "…")  # servers quote what they refuse
     if given["save"]:
         files.write(given["save"], text)
         return _diagnosed(given["save"], url, given, notes), whole

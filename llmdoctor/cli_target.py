@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from llmdoctor.probe.protocols.custom import Custom
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
+_SECRET_NAME = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
+_LEAST_SECRET = 6  # a shorter one stands in any text
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]*")
 _MOST_S, _MOST_LASTING_S = 180.0, 600.0
 _READ_BYTES = 8 << 20
@@ -107,6 +109,14 @@ def target(hops: Sequence["Hop"], given: dict[str, Any]) -> "Target":
         _custom(given["custom"], asked),
     )
     return replace(found, key=_key(given, found.named(found.speaks(hops[-1].url)).KEY_ENV))
+
+
+def sent_secrets(asked: "Target") -> list[str]:
+    """What must stand in nothing that is written: the key, and headers whose names say so, with their last word alone
+    (that of `Bearer ...`)."""
+    values = [asked.key, *(value for name, value in asked.headers if _SECRET_NAME.search(name))]
+    words = {word for value in values for word in (value, *value.split()[-1:])}
+    return sorted((word for word in words if len(word) >= _LEAST_SECRET), key=lambda word: (-len(word), word))
 
 
 def _custom(settings_given: Sequence[str], template: dict[str, Any] | None) -> "Custom":

@@ -5,13 +5,14 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from llmdoctor import ingest, rulebook
-from llmdoctor.diagnose import diagnose
+from llmdoctor.diagnose import Diagnosis, diagnose
 from llmdoctor.probe.asking import Target, body, call, models_url
 from llmdoctor.probe.holding import Hold
 from llmdoctor.probe.plan import LONG_TOKENS, SHORT_TOKENS, Hop, Step, plan
@@ -20,8 +21,8 @@ from llmdoctor.probe.relay import relay
 from llmdoctor.probe.run import run
 from llmdoctor.probe.trace import rows
 from llmdoctor.store import Store
-from tests.dialects import APIS, live, speaks
-from tests.wires import CHUNKED, LAST, Server, chunk, says
+from tests.dialects import APIS, faked, live, speaks
+from tests.wires import CHUNKED, LAST, Script, Server, chunk, says
 
 BOOK = rulebook.load()
 CHAT = Hop("public", "http://127.0.0.1/v1/chat/completions")
@@ -130,6 +131,38 @@ def test_each_place_is_asked_in_the_dialect_of_its_own_path() -> None:
         ("openai_chat", "completed"),
         ("anthropic_messages", "completed"),
     ]
+
+
+def _diagnosed(script: Script, path: Path, quick: bool) -> Diagnosis:
+    with Server(script) as server:
+        traces = run(Target("", "m"), plan([Hop("url", server.url)], repeat=3, budget=12, quick=quick))
+        told = [row for trace in traces for row in rows(trace)]
+    quiet = [row | {"value": "0.4"} if row.get("name") == "loop_lag_ms" else row for row in told]
+    path.write_text("".join(json.dumps(row) + "\n" for row in quiet))
+    with Store() as store:
+        store.create()
+        ingest.read(store, [str(path)])
+        return diagnose(store, BOOK)
+
+
+def test_a_server_that_ignores_the_limit_is_not_cleared_of_faking_by_it(tmp_path: Path) -> None:
+    unlimited = replace(APIS["openai_chat"], ask=lambda _, body: (96, body["stream"]))
+    found = _diagnosed(
+        speaks(unlimited, lambda *parts: [(0.7, b"".join(b"".join(part) for part in parts))]),
+        tmp_path / "t.jsonl",
+        False,
+    )
+    faking = next(one for one in found.causes if one.id == "fake_streaming")
+    waits = next(one for one in faking.evidence if "first token waits" in one.text)
+    assert waits.verdict == "for"
+
+
+def test_live_is_said_with_its_reserve_where_all_answers_were_of_one_length(tmp_path: Path) -> None:
+    found = _diagnosed(speaks(APIS["openai_chat"], faked(0.1, 0.01, 0.002)), tmp_path / "t.jsonl", quick=True)
+    assert found.verdict.level == "healthy"
+    assert "The stream is live at url, as far as answers of one length tell" in found.verdict.text
+    live_one = _diagnosed(speaks(APIS["openai_chat"], live(0.1, 0.006)), tmp_path / "u.jsonl", quick=True)
+    assert live_one.verdict.text.startswith("The stream is live at url. ")
 
 
 def _cli(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -36,7 +36,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "cli_explain",
         "cli_completion",
         "manual",
-        "completion",
         "__main__",
     ),
 )

@@ -65,7 +65,7 @@ ANSWERS: dict[str, tuple[Script, str, str]] = {
     "a request that it refuses": (
         whole("400 Bad Request", b'{"error":{"message":"model is required","type":"invalid_request_error"}}'),
         "errors",
-        "it answers 400 and says: model is required",
+        "it answers 400 and says: model is required: it does not take this request (look at --protocol",
     ),
     "an unknown model": (
         whole("404 Not Found", b'{"error":{"message":"No such model here","type":"NotFoundError"}}'),
@@ -181,6 +181,31 @@ STREAM = says(
     LAST,
     gap_s=0.005,
 )
+
+
+def test_nothing_that_listens_at_two_places_is_no_fault_of_the_service(tmp_path: Path) -> None:
+    found, _ = probed(tmp_path, "http://127.0.0.1:1/v1/chat/completions", "--direct", "127.0.0.1:2")
+    present = [one for one in found["symptoms"] if one["state"] == "present"]
+    assert [(one["id"], one["subject"]) for one in present] == [("errors", "hop=direct"), ("errors", "hop=public")]
+    assert all(one["reason"].startswith("nothing listens there") for one in present)
+    assert found["causes"] == []
+
+
+def test_what_the_outer_place_cuts_is_no_fault_of_the_service_inside(tmp_path: Path) -> None:
+    cut = says(CHUNKED, *(chunk(PIECE) for _ in range(40)), gap_s=0.01)
+    with Server(STREAM) as inner, Server(cut) as outer:
+        found, said = probed(tmp_path, outer.url, "--direct", f"127.0.0.1:{inner.port}")
+    assert found["verdict"]["text"].startswith("public: calls fail, 3 of 3 attempts: the connection was closed before")
+    assert "server_errors" not in {one["id"] for one in found["causes"]}
+    assert "others were not asked: no limit is broken that they would explain" in " ".join(said.split())
+
+
+def test_a_key_that_a_server_quotes_is_written_nowhere(tmp_path: Path) -> None:
+    quoted = b'{"error":{"message":"No account for hunter2hunter2 here","type":"invalid_request_error"}}'
+    with Server(whole("400 Bad Request", quoted)) as server:
+        found, said = probed(tmp_path, server.url, "--header", "Authorization: Bearer hunter2hunter2")
+    assert "it answers 400 and says: No account for … here" in found["verdict"]["text"]
+    assert "hunter2" not in said
 
 
 def posts(server: Server) -> int:

@@ -232,6 +232,7 @@ CASES: Mapping[str, Callable[[], list[dict[str, Any]]]] = {
     ),
     "behind": _quick(partial(_model, gap_ms=25), _held("behind")),
     "slowed": _quick(_model, _held("8k/s")),
+    "two lumps, the second 200 ms behind": _quick(partial(_model, gap_ms=6), _held("16k")),
     "cut at a deadline": _quick(partial(_model, gap_ms=25), _held("deadline=1500ms")),
     "cut at a deadline with heartbeats": _quick(
         partial(_model, first_ms=2000, heartbeat_ms=150), _held("deadline=1500ms")
@@ -330,6 +331,12 @@ def test_a_live_stream_is_called_live(judged: Judged, case: str) -> None:
     assert _findings(found) == set()
     assert found.verdict.level == "healthy"
     assert found.verdict.text.startswith("The stream is live at direct")
+
+
+def test_the_rest_of_a_stream_is_no_period_of_a_timer(judged: Judged) -> None:
+    found = judged("two lumps, the second 200 ms behind")
+    assert found.causes[0].id == "proxy_buffering"
+    assert all(one.confidence < 0.5 for one in found.causes if one.id == "nagle_delay")
 
 
 def test_from_outside_it_is_held_back_or_faked(judged: Judged) -> None:

@@ -60,6 +60,7 @@ FAULTY = [
     ("no_blank_line", "completed", TEXT.strip() + b"\n" + STOP + DONE),
     ("no_blank_line", "completed", TEXT + STOP.strip() + b"\n" + DONE),
     ("no_blank_line", "completed", TEXT.strip() + STOP + DONE),
+    ("no_blank_line", "incomplete", (TEXT + STOP + DONE).replace(b"\n\n", b"\n")),
     (
         "double_encoded",
         "completed",

@@ -224,6 +224,7 @@ def verdict(symptoms: Sequence[Symptom], causes: Sequence[Cause], command: str) 
     absent = {one.id for one in symptoms if one.state == "absent"}
     if absent & set(DECIDES_LATENCY) and absent >= set(DECIDES_ERRORS):
         judged = [one for one in symptoms if one.id == "burst_delivery" and _place(one)]
+        judged.sort(key=lambda one: one.subject)
         live = [str(_place(one)) for one in judged]
         doubt = _AS_FAR * any(one.state == "unknown" for one in judged)
         if not live and any(_place(one) for one in symptoms if one.id == "high_ttft"):

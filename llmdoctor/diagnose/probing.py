@@ -9,10 +9,12 @@ from llmdoctor.probe.trace import LAG_MS
 from llmdoctor.store import Store
 
 _ADVICE = {
+    400: ": it does not take this request (look at --protocol, --model and --body)",
     401: ": the key is missing or refused (--key-env names the variable that holds it)",
     403: ": the key is refused, or somebody in between forbids this call",
     404: ": no such path or model (look at the path of the URL, --protocol and --model)",
     405: ": no API of this kind at this path (look at the path of the URL and --protocol)",
+    422: ": it does not take this request (look at --protocol, --model and --body)",
     500: ": the application itself fails (look at its log)",
     502: ": what stands in front gets no good answer from the application (look at the log of both)",
     503: ": it has no free or no ready application (look at its health checks and at its load)",

@@ -31,7 +31,7 @@ FAULTS: dict[str, Fault] = {
     "event_unfinished": Fault(
         "breaks", "The body ends without the blank line that completes the last event: it is lost."
     ),
-    "no_blank_line": Fault("breaks", "Several events are not separated by a blank line and arrive as one."),
+    "no_blank_line": Fault("breaks", "Events are not separated by a blank line (two line ends) and arrive as one."),
     "json_over_lines": Fault("fragile", "One JSON document is spread over several data lines."),
     "json_without_data": Fault("breaks", "JSON stands in a line without `data:`: readers of event streams drop it."),
     "done_without_data": Fault("breaks", "[DONE] stands in a line without `data:`: clients never see the end."),

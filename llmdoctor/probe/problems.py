@@ -68,7 +68,10 @@ _VAGUE: tuple[tuple[str, str], ...] = (
 )
 _VAGUE_MESSAGES: tuple[tuple[str, str], ...] = (
     ("invalid_request", r"not found|does not exist|unknown model|(?:field|is) required|unsupported|invalid"),
-    ("server_error", r"internal|crash|terminated|out of memory|cuda|error was encountered|generation failed"),
+    (
+        "server_error",
+        r"internal|crash|terminated|unexpectedly stopped|out of memory|cuda|error was encountered|generation failed",
+    ),
 )
 _STATUS = {401: "auth", 403: "auth", 402: "quota", 408: "timeout", 429: "rate_limit", 499: "cancelled"}
 _VAGUE_STATUS = {502: "upstream_error", 503: "overloaded", 504: "timeout", 529: "overloaded"}

@@ -100,7 +100,7 @@ class Reading:
         self._stamp = stamp_of(messages[0].document)
         if not event.whole:
             if any(one.document is None and one.text != DONE for one in messages):
-                self._fault("event_unfinished" if self._clean else None)
+                self._fault(_unended(event) if self._clean else None)
                 return []
             # A line of JSON says itself that it is whole; an event of a stream is lost without its blank line.
             faults += ("event_unfinished",) * (self._clean and isinstance(self._reader, sse.Reader))
@@ -232,6 +232,16 @@ class Reading:
 def _with(faults: Collection[str], pieces: list[Piece]) -> list[Piece]:
     """The pieces, the first of them with these faults as well."""
     return [replace(pieces[0], faults=(*faults, *pieces[0].faults)), *pieces[1:]] if pieces and faults else pieces
+
+
+def _unended(event: sse.Event) -> str:
+    """The fault of an event that the body does not complete. A sender that ends each of its events with one line end
+    instead of two has sent a single one, and that is never whole."""
+    try:
+        several = event.lines > 1 and isinstance(parsed(event.data.partition("\n")[0])[0], dict)
+    except ValueError:
+        several = False
+    return "no_blank_line" if several else "event_unfinished"
 
 
 def read(dialect: Dialect, body: bytes, stream: bool = True, clean: bool = True, status: int = 200) -> Ending:

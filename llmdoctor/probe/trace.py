@@ -24,7 +24,7 @@ SAME_MS = 2.0
 
 # Faults that say more than the others why an answer is none, the first of them most; and those of another protocol.
 _OTHER = ("unknown_protocol", "text_instead_of_stream")
-_WHY = (*_OTHER, "no_terminator")
+_WHY = ("no_blank_line", *_OTHER, "no_terminator")
 # Statuses whose words are not passed on: servers quote the key in them, or say no more than the status.
 _SAY_ENOUGH = (401, 402, 403, 407, 429)
 
