@@ -1,6 +1,6 @@
 """Every way in which a rule page can be wrong beyond its shape, each pinned to its message."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -147,24 +147,30 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def desk() -> Iterator[lint.Desk]:
+    with lint.desk() as one:
+        yield one
+
+
 @pytest.fixture
-def symptom(own: Path) -> Lint:
+def symptom(own: Path, desk: lint.Desk) -> Lint:
     """Lints one symptom page `mine` that differs from a good one in what is given."""
 
     def check(page_id: str = "mine", **changed: str) -> list[str]:
         (own / f"symptoms/{page_id}.md").write_text(SYMPTOM.format(**SYMPTOM_FIELDS | changed), encoding="utf-8")
-        return [fault for fault in lint.lint(rulebook.load()) if f"/{page_id}.md:" in fault]
+        return [fault for fault in lint.faults(desk, rulebook.load()) if f"/{page_id}.md:" in fault]
 
     return check
 
 
 @pytest.fixture
-def cause(own: Path) -> Lint:
+def cause(own: Path, desk: lint.Desk) -> Lint:
     """Lints one cause page `mine_too` that differs from a good one in what is given."""
 
     def check(**changed: str) -> list[str]:
         (own / "causes/mine_too.md").write_text(CAUSE.format(**CAUSE_FIELDS | changed), encoding="utf-8")
-        return [fault for fault in lint.lint(rulebook.load()) if "/mine_too.md:" in fault]
+        return [fault for fault in lint.faults(desk, rulebook.load()) if "/mine_too.md:" in fault]
 
     return check
 

@@ -6,6 +6,7 @@ against what the page says that it needs, and bound by DuckDB over empty tables.
 
 import string
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -55,16 +56,27 @@ class Desk:
     views: frozenset[str]
 
 
-def lint(rulebook: Rulebook) -> list[str]:
-    """Every fault of every page, sorted by page and line. Empty where all is well."""
+@contextmanager
+def desk() -> Iterator[Desk]:
+    """A desk at which any number of rule books can be checked."""
     with Store() as store:
         store.create()
         stats.prepare(store)
         known = queries.catalogue(store)
-        desk = Desk(store, known, frozenset(name for name, _ in queries.views()))
         store.seal()
-        found = {fault for symptom in rulebook.symptoms for fault in _symptom(desk, symptom)}
-        found |= {fault for cause in rulebook.causes for fault in _cause(desk, cause)}
+        yield Desk(store, known, frozenset(name for name, _ in queries.views()))
+
+
+def lint(rulebook: Rulebook) -> list[str]:
+    """Every fault of every page, sorted by page and line. Empty where all is well."""
+    with desk() as own:
+        return faults(own, rulebook)
+
+
+def faults(desk: Desk, rulebook: Rulebook) -> list[str]:
+    """As `lint`, at a desk that is there."""
+    found = {fault for symptom in rulebook.symptoms for fault in _symptom(desk, symptom)}
+    found |= {fault for cause in rulebook.causes for fault in _cause(desk, cause)}
     return [f"{path}:{line}: {text}" for path, line, text in sorted(found)]
 
 
