@@ -85,7 +85,7 @@ def _symptom(book: Rulebook, rule: SymptomRule) -> Iterator[tuple[bool, str]]:
     for sample in rule.samples:
         place, wanted = f"{rule.page.path}:{sample.line}", "found" if sample.found else "absent"
         try:
-            states = _states(run_example(book, sample), rule.id)
+            states = _states(run_example(_alone(book, rule), sample), rule.id)
         except LlmdoctorError as error:
             yield False, f"{place}: example cannot be run: {error}"
             continue
@@ -95,6 +95,10 @@ def _symptom(book: Rulebook, rule: SymptomRule) -> Iterator[tuple[bool, str]]:
             yield False, f"{place}: should be {wanted}, is {', '.join(sorted(set(states))) or 'not judged'}"
     for limit in rule.limits.values():
         yield _mutation(book, rule, limit)
+
+
+def _alone(book: Rulebook, rule: SymptomRule) -> Rulebook:
+    return Rulebook((rule,), (), book.fields, book.profile, book.calibration)
 
 
 def _states(diagnosis: Diagnosis, rule_id: str) -> list[str]:
@@ -110,10 +114,9 @@ def _mutation(book: Rulebook, rule: SymptomRule, limit: Limit) -> tuple[bool, st
     name = f"{rule.page.path}: limit {limit.name}"
     for factor in FACTORS:
         moved = replace(rule, limits={**rule.limits, limit.name: replace(limit, value=limit.value * factor)})
-        only_it = Rulebook((moved,), (), book.fields, book.profile, book.calibration)
         for sample in rule.samples:
             try:
-                found = "present" in _states(run_example(only_it, sample), rule.id)
+                found = "present" in _states(run_example(_alone(book, moved), sample), rule.id)
             except LlmdoctorError:
                 continue
             if found != sample.found:
