@@ -1,7 +1,8 @@
 """Runs queries on Sail (Spark Connect, no Java): `python sail_run.py JOB RESULT`, both JSON. Runs in .venv-real.
 
 JOB is a list of data sets: a folder of Parquet files (one per table), the text of views.sql, and queries with the
-vantage that `front` shows and the values of their `:names`. RESULT maps a query's name to its rows or its error.
+vantage that `front` and `front_expected` show and the values of their `:names`. RESULT maps a query's name to its rows
+or its error.
 """
 
 import json
@@ -40,10 +41,18 @@ def _answers(session: SparkSession, data: dict[str, Any]) -> Iterator[tuple[str,
     for query in data["queries"]:
         if query["vantage"] != current:
             current = query["vantage"]
-            front = f"create or replace temp view front as select * from attempts where vantage = '{current}'"
-            for statement in (front, *data["views"]):
+            for statement in (*_fronts(session, current), *data["views"]):
                 session.sql(statement)
         yield query["name"], _answer(session, query)
+
+
+def _fronts(session: SparkSession, vantage: str) -> Iterator[str]:
+    yield f"create or replace temp view front as select * from attempts where vantage = '{vantage}'"
+    added = ", ".join(f"e.{name}" for name in session.table("expected").columns if name != "attempt_id")
+    yield (
+        f"create or replace temp view front_expected as select a.*, {added} from attempts a"
+        f" join expected e on e.attempt_id = a.attempt_id where a.vantage = '{vantage}'"
+    )
 
 
 def _answer(session: SparkSession, query: dict[str, Any]) -> Answer:
