@@ -113,10 +113,11 @@ def test_the_engines_own_time_is_not_what_a_call_took(tmp_path: Path) -> None:
     parts = (
         '"started_at": "2026-03-01T10:00:00Z", "queue_ms": 10, "prefill_ms": 60, "decode_ms": 900, "http_status": 200'
     )
-    lines = [f'{{"vantage": "{vantage}", "request_id": "{vantage}", {parts}}}' for vantage in ("client", "engine")]
+    seen = {"client": '"ttft_ms": 320, ', "engine": ""}
+    lines = [f'{{"vantage": "{name}", "request_id": "{name}", {own}{parts}}}' for name, own in seen.items()]
     (tmp_path / "calls.jsonl").write_text("\n".join(lines))
     with Store() as store:
         store.create()
         read(store, [str(tmp_path)])
         found = store.run("select vantage, ttft_ms, total_ms from attempts order by vantage")
-    assert found == [("client", None, None), ("engine", 70.0, 970.0)]
+    assert found == [("client", 320.0, None), ("engine", 70.0, 970.0)]

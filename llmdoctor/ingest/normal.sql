@@ -40,7 +40,8 @@ from (
             case when total_ms >= 0 and total_ms < 1e12 then total_ms
                  when total_ms is null and started_at <= ended_at
                  then (epoch_us(ended_at) - epoch_us(started_at)) / 1000.0
-                 when total_ms is null and vantage = 'engine' then queue_ms + prefill_ms + decode_ms   -- to a caller there is more
+                 when total_ms is null and (vantage = 'engine' or ttft_ms is null)   -- to a caller who timed anything there is more
+                 then queue_ms + prefill_ms + decode_ms
                  else total_ms
             end as total_ms,
             coalesce(
@@ -52,8 +53,7 @@ from (
             ) as time_basis,
             -- Where queue, prefill and decode make up the whole call, the first token is there when prefill ends.
             case when stream is distinct from false
-                 then coalesce(ttft_ms, case when abs(queue_ms + prefill_ms + decode_ms
-                                                      - coalesce(total_ms, case when vantage = 'engine' then queue_ms + prefill_ms + decode_ms end))
+                 then coalesce(ttft_ms, case when abs(queue_ms + prefill_ms + decode_ms - coalesce(total_ms, queue_ms + prefill_ms + decode_ms))
                                                   <= 0.05 * (queue_ms + prefill_ms + decode_ms)
                                              then queue_ms + prefill_ms end)
             end as ttft_ms,
