@@ -20,7 +20,7 @@ async def users(count: int, each: int, start: Callable[[str], Awaitable[bool]], 
     async def one(name: str) -> None:
         await asyncio.sleep(random.uniform(*pause_s))
         for _ in range(each):
-            await asyncio.create_task(asyncio.wait_for(start(name), 120))
+            await asyncio.create_task(asyncio.wait_for(start(name), 240))
             await asyncio.sleep(random.uniform(*pause_s))
 
     await asyncio.gather(*(one(f"user-{number}") for number in range(count)))

@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 REAL_PYTHON = ROOT / ".venv-real" / "bin" / "python"
 SAMPLES = sorted(path.parent.name for path in (ROOT / "sample_logs").glob("*/expect.toml"))
-RECORD_WITHIN_S, ANALYZE_WITHIN_S = 300, 120
+RECORD_WITHIN_S, ANALYZE_WITHIN_S = 600, 240
 
 
 @dataclass(frozen=True)
