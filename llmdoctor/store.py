@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -214,6 +214,12 @@ def first_line(error: BaseException) -> str:
     somebody's prompt."""
     line = (str(error).splitlines() or ["unknown error"])[0].rstrip()
     return unquoted(line) if line.startswith(_QUOTES_DATA) else line
+
+
+def padded(every: Mapping[str, str], given: Collection[str], of: str = "") -> str:
+    """The columns of `every` (name to type) for a SELECT from what has only those of `given`: the others are null."""
+    items = (f'{of}"{one}"' if one in given else f'cast(null as {kind}) as "{one}"' for one, kind in every.items())
+    return ", ".join(items)
 
 
 def package_sql(name: str) -> str:

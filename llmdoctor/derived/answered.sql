@@ -1,4 +1,4 @@
--- What there is to learn from: the rows of `sized`, all vantages, that were answered, with what was running beside each
+-- What there is to learn from: the rows of `sized_rows`, all vantages, that were answered, with what was running beside each
 -- (stats/expected.py). Medians need no more than some 200,000 rows: every k-th by start.
 create temp table fit_rows as
 with counted as (select count(*) as n from attempts)

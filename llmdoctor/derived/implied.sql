@@ -3,19 +3,19 @@
 create or replace temp table followed as
 with keyed as (
     select vantage, {key} as key, count({column}) as known, min({column}) as value, max({column}) as other
-    from   {table}
+    from   attempt_rows
     where  {key} is not null
     group  by all
 ), sure as (
     select vantage from keyed group by vantage
     having bool_and(value is not distinct from other) and sum(greatest(known - 1, 0)) >= {least}
     intersect
-    select vantage from {table} group by vantage having 2 * count({column}) >= count(*)
+    select vantage from attempt_rows group by vantage having 2 * count({column}) >= count(*)
 )
 select vantage, key, value from keyed semi join sure using (vantage) where known > 0;
 
-update {table} set {column} = f.value
+update attempt_rows set {column} = f.value
 from   followed f
-where  {table}.{column} is null and {table}.vantage = f.vantage and f.key = {key};
+where  attempt_rows.{column} is null and attempt_rows.vantage = f.vantage and f.key = {key};
 
 drop table followed;

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from llmdoctor.diagnose.front import Fronts
-from llmdoctor.store import Store, package_sql
+from llmdoctor.store import Store, package_sql, padded
 
 MOST = 1_000_000
 """Attempts up to which a log is weighed whole."""
@@ -62,8 +62,7 @@ def _keep(store: Store, ranges: list[tuple[int, int]]) -> int:
 def _swap(store: Store) -> None:
     given = store.columns("part_rows")
     for name in SHOWN:
-        shown = (one if one in given else f"cast(null as {kind}) as {one}" for one, kind in store.columns(name).items())
-        columns = ", ".join(shown)
+        columns = padded(store.columns(name), given)
         store.script(f"alter {_kind(name)} {name} rename to whole_{name}")
         store.script(f"create view {name} as select {columns} from part_rows")
     for name in TABLES:

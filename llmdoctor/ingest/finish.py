@@ -6,7 +6,7 @@ from llmdoctor.ingest.formats import TABLES
 from llmdoctor.ingest.job import Job
 from llmdoctor.ingest.load import NEEDED
 from llmdoctor.ingest.query import literal, quoted
-from llmdoctor.store import Store, package_sql
+from llmdoctor.store import Store, package_sql, padded
 
 ALWAYS = NEEDED | {"time_resolution_ms", "route", "chunks", "max_gap_ms", "terminal_seen"}
 """Columns that are asked for while rows are put in order, whether a log has them or not."""
@@ -167,10 +167,9 @@ def widen(store: Store) -> None:
     given, every = store.columns("attempts"), store.columns("all_columns")
     store.script("drop table if exists all_columns")
     if len(given) < len(every):
-        columns = [quoted(n) if n in given else f"cast(null as {kind}) as {quoted(n)}" for n, kind in every.items()]
         store.script(
             "alter table attempts rename to attempt_rows;"
-            f"create view attempts as select {', '.join(columns)} from attempt_rows"
+            f"create view attempts as select {padded(every, given)} from attempt_rows"
         )
 
 

@@ -28,7 +28,7 @@ from llmdoctor.ingest.marks import can_go_on, end_of_lines, mark, page_digest
 from llmdoctor.ingest.query import literal, quoted
 from llmdoctor.ingest.secrets import Exposed, Looked
 from llmdoctor.redact import mask, unquoted
-from llmdoctor.store import Store
+from llmdoctor.store import Store, padded
 
 _LAYOUT = 1
 """Goes up when a table of this file changes that is not in schema.sql: the columns of those count by themselves."""
@@ -257,10 +257,7 @@ def _add_views(store: Store) -> None:
     """The canonical tables whose rows stand in `attempt_rows` and `further_rows`."""
     ours = quoted(str(store.run("select current_database()")[0][0]))
     given = store.columns("attempt_rows") or store.columns("attempts")
-    every = ", ".join(
-        quoted(one) if one in given else f"cast(null as {kind}) as {quoted(one)}"
-        for one, kind in store.columns("attempts").items()
-    )
+    every = padded(store.columns("attempts"), given)
     views = [f"create view attempts as select {every} from attempt_rows"]
     for table in (one for one in TABLES if one not in _COPIED):
         names = ", ".join(map(quoted, store.columns(table)))

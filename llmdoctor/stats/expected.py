@@ -6,7 +6,7 @@ import polars as pl
 
 from llmdoctor.errors import StoreError
 from llmdoctor.stats.quantiles import nearest_rank
-from llmdoctor.store import Store, package_sql
+from llmdoctor.store import Store, package_sql, padded
 
 APART = """
 select count(*) from attempt_rows a positional join expected e where a.attempt_id is distinct from e.attempt_id
@@ -20,15 +20,12 @@ def write_expected(store: Store) -> None:
     tenth of a join by attempt_id, from a million rows on. (DuckDB has no estimate for the size of a positional join, so
     it is a view of its own, for those who read the columns of both.)"""
     every = store.columns("attempts")
-    if not store.columns("attempt_rows"):
-        store.script("alter table attempts rename to attempt_rows; create view attempts as select * from attempt_rows")
-    given = store.columns("attempt_rows")
-    rows = [f"a.{n}" if n in given else f"cast(null as {kind}) as {n}" for n, kind in every.items()]
+    rows = padded(every, store.columns("attempt_rows"), "a.")
     store.script("set preserve_insertion_order = true")
     store.lend("lent", _beside(store))
     store.script("create temp table beside as select * from lent")
     store.take_back("lent")
-    _side_by_side(store, [*rows, "e.others", "e.idle_ms", "e.load"], "beside")
+    _side_by_side(store, [rows, "e.others", "e.idle_ms", "e.load"], "beside")
     store.script(package_sql("derived/sized.sql"))
     # As written, the small tables are those that are looked up, and the rows stay in their order.
     store.script("set disabled_optimizers = 'join_order,build_side_probe_side'")
@@ -36,7 +33,7 @@ def write_expected(store: Store) -> None:
         store.script(package_sql(f"derived/{step}.sql"))
     store.script("reset disabled_optimizers; set preserve_insertion_order = false")
     added = [f"e.{name}" for name in store.columns("expected") if name not in every]
-    _side_by_side(store, [*rows, *added], "expected")
+    _side_by_side(store, [rows, *added], "expected")
     if store.run(APART)[0][0]:
         raise StoreError("attempts and expected are not in one order")
 

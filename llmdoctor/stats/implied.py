@@ -27,16 +27,15 @@ seven may be otherwise (95 %)."""
 def write_implied(store: Store) -> None:
     """Fills holes of `attempts` (of columns that half of the rows of a vantage or more have), and says in the notes of
     the inputs what was filled in."""
-    table = "attempt_rows" if store.columns("attempt_rows") else "attempts"
-    given = store.columns(table)
-    patchy = _patchy(store, table, given)
-    before = _known(store, table, patchy)
+    given = store.columns("attempt_rows")
+    patchy = _patchy(store, given)
+    before = _known(store, patchy)
     for needed, key, columns in _FOLLOWS:
         for column in columns:
             if column in patchy and needed in given:
-                names = {"table": table, "key": key, "column": column, "least": LEAST_ROWS}
+                names = {"key": key, "column": column, "least": LEAST_ROWS}
                 store.script(package_sql("derived/implied.sql").format(**names))
-    for input_id, counts in _known(store, table, patchy).items():
+    for input_id, counts in _known(store, patchy).items():
         more = [
             (name, now - then) for name, now, then in zip(patchy, counts, before[input_id], strict=True) if now > then
         ]
@@ -45,16 +44,16 @@ def write_implied(store: Store) -> None:
             store.run("update inputs set note = concat_ws('; ', note, ?) where input_id = ?", [told, input_id])
 
 
-def _patchy(store: Store, table: str, given: Mapping[str, str]) -> list[str]:
+def _patchy(store: Store, given: Mapping[str, str]) -> list[str]:
     """The columns that some rows lack and at least half of all have."""
     names = sorted({name for _, _, columns in _FOLLOWS for name in columns} & given.keys())
-    counts = store.run(f"select {', '.join(['count(*)', *(f'count({name})' for name in names)])} from {table}")[0]
+    counts = store.run(f"select {', '.join(['count(*)', *(f'count({name})' for name in names)])} from attempt_rows")[0]
     return [name for name, known in zip(names, counts[1:], strict=True) if known < counts[0] <= 2 * known]
 
 
-def _known(store: Store, table: str, columns: Sequence[str]) -> dict[int, tuple[int, ...]]:
+def _known(store: Store, columns: Sequence[str]) -> dict[int, tuple[int, ...]]:
     """Input -> how many of its rows have each of the columns."""
     if not columns:
         return {}
     counted = ", ".join(f"count({name})" for name in columns)
-    return {row[0]: row[1:] for row in store.run(f"select input_id, {counted} from {table} group by input_id")}
+    return {row[0]: row[1:] for row in store.run(f"select input_id, {counted} from attempt_rows group by input_id")}
