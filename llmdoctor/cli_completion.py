@@ -10,6 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from llmdoctor import rulebook
+from llmdoctor.probe import protocols
 
 if TYPE_CHECKING:
     _Type = click.ParamType[str]
@@ -37,10 +38,8 @@ class _Names(_Type):
         return [CompletionItem(name) for name in sorted(self._names()) if name.startswith(incomplete)]
 
 
-def _rules() -> Iterator[str]:
-    book = rulebook.load()
-    yield from (symptom.id for symptom in book.symptoms)
-    yield from (cause.id for cause in book.causes)
+def _rules() -> Iterable[str]:
+    return rulebook.load().ids
 
 
 def _profiles() -> Iterable[str]:
@@ -63,6 +62,8 @@ def prepare(command: click.Command) -> None:
             parameter.type = _Names(_rules)
         elif parameter.name == "profile":
             parameter.type = _Names(_profiles)
+        elif parameter.name == "protocol":
+            parameter.type = _Names(protocols.names)
         elif "NAME" in words:
             parameter.type = _Names(_formats)
     if isinstance(command, click.Group):

@@ -48,6 +48,8 @@ def test_a_path_is_completed_as_a_path(words: tuple[str, ...]) -> None:
         (("analyze", "--format", "nginx_j"), ["plain,nginx_json"]),
         (("formats", "show", "nginx_j"), ["plain,nginx_json"]),
         (("analyze", "--profile", "ch"), ["plain,chat"]),
+        (("probe", "--protocol", "ollama"), ["plain,ollama_chat"]),
+        (("probe", "--protocol", "nginx"), []),
         (("analyze", "--map", "ttft_ms=pa"), []),
         (("probe", "http"), []),
     ],
