@@ -261,7 +261,7 @@ def _amiss(ending: Ending) -> str | None:
 def _told(problem: Problem, page: bool, status: int) -> str | None:
     """What an answer says of its own failure."""
     if page:
-        return f"it answers {status if status >= 300 else ''} with {problem.message}".replace("  ", " ")
+        return f"it answers {f'{status} ' if status >= 300 else ''}with {problem.message}"
     if status < 300:
         return f"the answer tells an error: {problem.message or problem.error_type}"
     plain = {*responses.get(status, "").lower().split(), "error", "status", str(status)}
