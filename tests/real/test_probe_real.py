@@ -23,6 +23,8 @@ from tests.real import proxies as real
 from tests.real.chain import MODEL, ROOT, Chain
 from tests.real.proxies import COMPRESSOR, LUA_BODY
 
+pytestmark = pytest.mark.live
+
 PROBE_WITHIN_S = 90.0
 TRIES = 3  # a probe that calls its own machine too busy is asked again, as it says
 PACE = Settings(tokens=1000, first_ms=150, gap_ms=5)

@@ -17,6 +17,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 REAL_PYTHON = ROOT / ".venv-real" / "bin" / "python"
+pytestmark = pytest.mark.live
+
 SAMPLES = sorted(path.parent.name for path in (ROOT / "sample_logs").glob("*/expect.toml"))
 RECORD_WITHIN_S, ANALYZE_WITHIN_S = 600, 240
 
