@@ -14,7 +14,8 @@ COMPARISON = "llmdoctor-comparison"
 # Parts of the published form whose keys are data, not names of the schema.
 _OPEN = frozenset({"bad_fields", "values", "cut_share", "settings", "considered"})
 _BLOCK = re.compile(rf'<script type="application/json" id="{ID}">(.*?)</script>', re.DOTALL)
-_UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
+_UNSAFE = "<>&\u2028\u2029"
+_LONE = re.compile("[\ud800-\udfff]")
 
 # (longest list, longest text), tried in this order until the block is small enough.
 _STEPS = ((400, 4000), (200, 4000), (120, 2000), (60, 1000), (30, 500), (15, 300), (8, 200), (4, 120), (1, 40))
@@ -43,7 +44,13 @@ def size(plain: Mapping[str, Any]) -> int:
 def _dump(plain: Mapping[str, Any]) -> str:
     """JSON that holds no `<`, `>` or `&`: neither `</script>` nor `<!--` can end or change the element."""
     text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    for letter in _UNSAFE:
+        text = text.replace(letter, _escape(letter))
+    return _LONE.sub(lambda found: _escape(found[0]), text)
+
+
+def _escape(letter: str) -> str:
+    return f"\\u{ord(letter):04x}"
 
 
 def _shortened(value: Any, longest: int, length: int, path: str, lost: dict[str, int]) -> Any:

@@ -19,6 +19,7 @@ _UNSEEN = re.compile(
 )
 MOST_MARKS = 4
 """No script stacks more combining marks on one letter; more of them cover the lines around and never wrap."""
+_MARKS = frozenset(("Mn", "Me"))
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 
 
@@ -30,11 +31,12 @@ def clean(text: str) -> str:
 
 
 def _few_marks(text: str) -> str:
-    if text.isascii():
+    marked = list(map(_MARKS.__contains__, map(unicodedata.category, text)))
+    if sum(marked) <= MOST_MARKS:
         return text
     kept, marks = [], 0
-    for letter in text:
-        marks = marks + 1 if unicodedata.category(letter) in ("Mn", "Me") else 0
+    for letter, mark in zip(text, marked, strict=True):
+        marks = marks + 1 if mark else 0
         if marks <= MOST_MARKS:
             kept.append(letter)
     return "".join(kept)

@@ -80,16 +80,17 @@ def render(diagnosis: Diagnosis) -> str:
     than MOST_BYTES of UTF-8."""
     plain = as_dict(diagnosis)
     found = view.findings(diagnosis)
+    ticket = Markup("{}").format(markdown.render(diagnosis))
     room = max(_PAGE_BYTES, MOST_BYTES - embed.size(plain) - 100)
     for caps in CAPS:
-        head, tail = _page(diagnosis, found, caps)
+        head, tail = _page(diagnosis, found, ticket, caps)
         used = len((head + tail).encode())
         if used <= room:
             break
     return head + embed.block(plain, MOST_BYTES - used) + tail
 
 
-def _page(diagnosis: Diagnosis, found: Sequence[view.Finding], caps: Caps) -> tuple[str, str]:
+def _page(diagnosis: Diagnosis, found: Sequence[view.Finding], ticket: Markup, caps: Caps) -> tuple[str, str]:
     """The page before and after the data block."""
     environment = _environment(caps)
     page = environment.get_template("page.html.j2").render(
@@ -101,7 +102,7 @@ def _page(diagnosis: Diagnosis, found: Sequence[view.Finding], caps: Caps) -> tu
         chart=over_time.timeline_chart(diagnosis.timeline, found, diagnosis.pictures.heat, caps.hover),
         charts_under=_home(found, diagnosis.pictures.shown_with, caps),
         replicas_under=_replicas_home(found, caps),
-        ticket=Markup("{}").format(markdown.render(diagnosis)),
+        ticket=ticket,
         shortened=caps not in CAPS[:2],
         view=view,
         arrivals=arrivals,

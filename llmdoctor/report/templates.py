@@ -3,10 +3,28 @@
 from functools import partial
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BytecodeCache, Environment, PackageLoader, StrictUndefined
+from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from llmdoctor.report import figures
+
+
+class _Compiled(BytecodeCache):
+    """A page that is too long is filled again with less: its templates are compiled once in a process."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if bucket.key in self._kept:
+            bucket.bytecode_from_string(self._kept[bucket.key])
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._kept[bucket.key] = bucket.bytecode_to_string()
+
+
+_COMPILED = _Compiled()
 
 
 def environment(longest: int | None = None) -> Environment:
@@ -14,6 +32,7 @@ def environment(longest: int | None = None) -> Environment:
     where that is given."""
     return Environment(
         loader=PackageLoader("llmdoctor.report", "."),
+        bytecode_cache=_COMPILED,
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
