@@ -6,9 +6,11 @@ import json
 import os
 import random
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from llmdoctor.errors import InputError, UsageError
 from llmdoctor.ingest import ReadOptions, locate, read
@@ -251,6 +253,24 @@ def test_lines_are_located_in_a_sealed_store(tmp_path: Path) -> None:
         stamp = started_at.strftime("%Y-%m-%dT%H:%M:%S.5Z")
         expected = next(n for n, one_record in enumerate(records, 1) if one_record["started_at"] == stamp)
         assert lines[attempt_id] == expected + (input_id == 2)
+
+
+@pytest.mark.parametrize("begin", [b"", b"\xef\xbb\xbf", b"\xff is no text\n"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress])
+def test_lines_are_located_whatever_else_the_file_holds(
+    tmp_path: Path, begin: bytes, pack: Callable[[bytes], bytes]
+) -> None:
+    lines = [json.dumps(record(n, task_id="the same everywhere")).encode() for n in range(30)]
+    lines.insert(7, b"")
+    (tmp_path / "a [1] *.jsonl").write_bytes(pack(begin + b"\r\n".join(lines)))
+    store, _ = filled(str(tmp_path))
+    with store:
+        rows = store.run("select attempt_id, request_id from attempts")
+        store.seal()
+        found = locate(store, [row[0] for row in rows])
+    above = begin.count(b"\n")
+    expected = {json.loads(line)["request_id"]: above + n for n, line in enumerate(lines, 1) if line}
+    assert {request: found[number] for number, request in rows} == expected
 
 
 def test_outcomes_and_errors_have_one_vocabulary(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 The lines that carry the attempt's id go through the same SQL as at load; the one whose row equals the stored one is it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+import polars as pl
 
 from llmdoctor.ingest import query
 from llmdoctor.ingest.formats import Format
@@ -34,6 +36,8 @@ _SAME = (
     "outcome",
 )
 _BATCH = 2000
+_MOST = 50_000
+"""Lines that are held at once; an id that more of them have is no request's."""
 
 
 def find_lines(store: Store, jobs: Sequence[Job], attempt_ids: Sequence[int], reading: Reading) -> dict[int, int]:
@@ -66,7 +70,7 @@ def _in_file(
         f"on a.attempt_id in ({numbers}) and {same} group by c.input_id, a.attempt_id order by c.input_id"
     )
     found: dict[int, int] = {}
-    for batch in _batches(content, _needles(wanted)):
+    for batch in _batches(_holding(content, _needles(wanted))):
         for index, attempt_id in on_lines(store, sql, [record.text for record in batch]):
             found.setdefault(attempt_id, batch[index].line)
         if len(found) == len(wanted):
@@ -87,12 +91,25 @@ def _needles(wanted: dict[int, tuple[str | None, ...]]) -> list[bytes] | None:
     return needles
 
 
-def _batches(content: Content, needles: list[bytes] | None) -> Iterator[list[Record]]:
+def _holding(content: Content, needles: list[bytes] | None) -> Iterable[Record]:
+    """The records that hold one of the needles. polars looks for all of them at once, in plain lines of UTF-8; where it
+    finds nothing, or too much, each record is looked at."""
+    if needles and content.plain_json:
+        lines = pl.scan_lines(content.path, name="text", row_index_name="line", glob=False)
+        hit = pl.col("text").str.contains_any([one.decode() for one in needles])
+        try:
+            held = lines.filter(hit).head(_MOST + 1).collect().rows()
+        except (pl.exceptions.PolarsError, OSError):
+            held = []
+        if 0 < len(held) <= _MOST:
+            return (Record(content.above + 1 + row, text.removeprefix("\ufeff").encode()) for row, text in held)
+    return (one for one in content.records() if needles is None or any(needle in one.text for needle in needles))
+
+
+def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
     batch: list[Record] = []
-    for record in content.records():
-        if record.reason or (needles is not None and not any(needle in record.text for needle in needles)):
-            continue
-        if parsed(record.text) is None:
+    for record in records:
+        if record.reason or parsed(record.text) is None:
             continue
         batch.append(record)
         if len(batch) == _BATCH:
