@@ -44,15 +44,18 @@ limit  {MAX_ADVICE}
 """  # fmt: skip
 
 # What a call took, or would at least have taken: the server's own total where the caller had left.
+SAME = "f.model is not distinct from :model and f.route is not distinct from :route"
 WITH_GIVEN_UP = f"""
-select case when f.outcome = 'timeout' and c.server_outcome = 'completed' and c.server_total_ms > f.total_ms
-            then c.server_total_ms else f.total_ms end as t,
-       f.outcome = 'timeout' and not coalesce(c.server_outcome = 'completed' and c.server_total_ms > f.total_ms, false)
-           as cut
-from   front f
-join   calls c on c.attempt_id = f.attempt_id
-where  f.model is not distinct from :model and f.route is not distinct from :route
-and    ({SUCCESS} or {GIVEN_UP})
+with left_there as (
+    select f.attempt_id, f.total_ms from front f where {SAME} and {GIVEN_UP}
+), told as (
+    select f.total_ms, c.server_outcome = 'completed' and c.server_total_ms > f.total_ms as later, c.server_total_ms
+    from   left_there f
+    join   calls c on c.attempt_id = f.attempt_id
+)
+select f.total_ms as t, false as cut from front f where {SAME} and {SUCCESS}
+union all
+select case when later then server_total_ms else total_ms end, later is distinct from true from told
 """
 
 

@@ -16,11 +16,13 @@ select attempt_id, outcome, quiet, greatest(total_ms / nullif(expected_total_ms,
 from   front_expected
 where  total_ms is not null and model is not distinct from :model and stream is not distinct from :stream
 """
+# Asked of each table by itself, or all columns of all rows would be read.
 CHOSEN = """
 select f.*, case when c.joined_by <> 'time' then c.server_ttft_ms end as inner_ttft_ms,
-       c.server_total_ms as inner_total_ms, p.path, f.total_ms / nullif(f.expected_total_ms, 0) as total_ratio
-from   (select * from front_expected where attempt_id in ({ids})) f
-left   join calls c on c.attempt_id = f.attempt_id
+       c.server_total_ms as inner_total_ms, p.path, f.total_ms / nullif(e.expected_total_ms, 0) as total_ratio
+from   (select * from front where attempt_id in ({ids})) f
+left   join (select * from expected where attempt_id in ({ids})) e on e.attempt_id = f.attempt_id
+left   join (select * from calls where attempt_id in ({ids})) c on c.attempt_id = f.attempt_id
 left   join inputs p on p.input_id = f.input_id
 """
 PICKS = {

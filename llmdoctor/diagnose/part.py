@@ -1,4 +1,4 @@
-"""Of a log of more than a million attempts, the part on which causes are weighed.
+"""Of a log of more than half a million attempts, the part on which causes are weighed.
 
 Limits are judged on every row. What speaks for and against a cause is a matter of shares, and of what ran beside what:
 some hundred thousand attempts tell that as well as ten million. The part is whole minutes, so that rates and neighbours
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from llmdoctor.diagnose.front import Fronts
 from llmdoctor.store import Store, package_sql, padded
 
-MOST = 1_000_000
+MOST = 500_000
 """Attempts up to which a log is weighed whole."""
 
 ENOUGH = 400_000
