@@ -207,7 +207,8 @@ def _pages(folders: Sequence[Path], kind: str) -> list[Page]:
 def _symptoms(page: Page) -> list[SymptomRule]:
     settings = page.settings
     _only(page, page.head.line, settings, {
-        "severity", "unit", "counts", "needs", "also", "min_rows", "limits", "excess", "affected", "kind", "self_explained",
+        "severity", "unit", "counts", "needs", "also", "min_rows", "limits", "excess", "affected", "kind",
+        "self_explained",
     })  # fmt: skip
     sections = _sections(page, SYMPTOM_SECTIONS)
     rule = SymptomRule(

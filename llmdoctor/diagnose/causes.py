@@ -74,7 +74,9 @@ def judge_causes(
             if listed_under:
                 shares.add_claims(store, fronts, rule, listed_under)
         settled = [shares.settle(store, number) for number in range(len(findings))]
-    asked = {rule.id: [one for (name, _), found in answers.items() if name == rule.id for one in found] for rule in gated}
+    asked: dict[str, list[Asked]] = {}
+    for (rule_id, _), found in answers.items():
+        asked.setdefault(rule_id, []).extend(found)
     candidates: list[_Candidate] = []
     unexplained: list[Unexplained] = []
     for number, (finding, under, (claims, whole, left)) in enumerate(zip(findings, weighed, settled, strict=True)):
@@ -90,7 +92,9 @@ def judge_causes(
         listed=_with_equals(listed, best),
         unexplained=tuple(unexplained),
         ends={rule.id: _end(rule, best, asked, skip) for rule in book.causes},
-        missing=tuple((need, rule_id) for rule_id, answers in asked.items() for one in answers for need in one.missing),
+        missing=tuple(
+            dict.fromkeys((need, name) for name, found in asked.items() for one in found for need in one.missing)
+        ),
         considered=_considered(book, asked, candidates),
         notes=(part,) if part else (),
     )
