@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from llmdoctor.errors import PageError, UsageError
 from llmdoctor.pages import Block, Page, Section, read_page
@@ -21,6 +21,8 @@ CAUSE_SECTIONS = ("Evidence", "Affected", "Fix", "Verify", "When this is wrong",
 LAYERS = (
     "caller", "network", "gateway", "application", "input", "inference", "resource", "capacity", "provider", "delivery",
 )  # fmt: skip
+Kind = Literal["slow", "failed", "any"]
+KINDS: tuple[Kind, ...] = ("slow", "failed", "any")
 SEVERITIES = ("low", "medium", "high", "critical")
 ID = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
@@ -50,7 +52,8 @@ class Sample:
 @dataclass(frozen=True)
 class SymptomRule:
     """What is seen. `excess` is the latency whose surplus is attributed (ttft_ms | total_ms), `affected` the SQL
-    condition over `front` that says which attempts count, `self_explained` that nothing is attributed at all."""
+    condition over `front` that says which attempts count, `self_explained` that nothing is attributed at all. `kind` is
+    what is wrong with them, for causes that are judged apart for slow and for failed attempts."""
 
     id: str
     title: str
@@ -65,6 +68,7 @@ class SymptomRule:
     query: Block
     excess: str | None
     affected: str | None
+    kind: Kind
     self_explained: bool
     why: str
     caveat: str
@@ -104,6 +108,11 @@ class CauseRule:
     caveat: str
     samples: tuple[Sample, ...]
 
+    def kind_of(self, kind: Kind) -> Kind:
+        """The kind of findings that its queries are asked for: `any` where they do not tell them apart."""
+        queries = (self.affected, *(piece.query for piece in self.evidence))
+        return kind if any(":kind" in query.text for query in queries) else "any"
+
 
 @dataclass(frozen=True)
 class Rulebook:
@@ -126,7 +135,7 @@ class Rulebook:
         pieces = [piece for rule in self.causes for piece in rule.evidence]
         dimensions = {rule.dimension for rule in self.causes if rule.dimension}
         needs = (*(rule.needs for rule in self.symptoms), *(piece.needs for piece in pieces))
-        return frozenset(dimensions.union(*needs))
+        return frozenset(dimensions.union(("upstream_instance",), *needs))
 
     def check_id(self, rule_id: str) -> str:
         """The id itself; UsageError with the nearest one where there is no such rule."""
@@ -198,7 +207,8 @@ def _pages(folders: Sequence[Path], kind: str) -> list[Page]:
 def _symptoms(page: Page) -> list[SymptomRule]:
     settings = page.settings
     _only(page, page.head.line, settings, {
-        "severity", "unit", "counts", "needs", "also", "min_rows", "limits", "excess", "affected", "self_explained",
+        "severity", "unit", "counts", "needs", "also", "min_rows", "limits", "excess", "affected", "kind",
+        "self_explained",
     })  # fmt: skip
     sections = _sections(page, SYMPTOM_SECTIONS)
     rule = SymptomRule(
@@ -215,6 +225,7 @@ def _symptoms(page: Page) -> list[SymptomRule]:
         query=_query(page, sections["Seen when"]),
         excess=settings.get("excess"),
         affected=settings.get("affected"),
+        kind=_kind(page, settings),
         self_explained=bool(settings.get("self_explained", False)),
         why=sections["Why it matters"].prose,
         caveat=sections["When this is wrong"].prose,
@@ -223,6 +234,13 @@ def _symptoms(page: Page) -> list[SymptomRule]:
     if sum((rule.excess is not None, rule.affected is not None, rule.self_explained)) != 1:
         raise page.wrong(page.head.line, "exactly one of 'excess', 'affected' and 'self_explained' must be set")
     return [rule]
+
+
+def _kind(page: Page, settings: Mapping[str, Any]) -> Kind:
+    """Of a symptom: slow where it has an excess of time, else what the page says, else any."""
+    given = {"kind": "slow" if "excess" in settings else "any"} | dict(settings)
+    chosen = _choice(page, given, "kind", KINDS)
+    return next(kind for kind in KINDS if kind == chosen)
 
 
 def _limits(page: Page, tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Limit]:

@@ -144,7 +144,7 @@ create table silences (
 create table slices (
     vantage                 varchar,
     kind                    varchar,      -- slow | failed
-    dimension               varchar,      -- instance | app_version | model | region | tenant
+    dimension               varchar,      -- instance | upstream_instance | app_version | model | region | tenant
     value                   varchar,      -- as it is shown; of a pair "x, region=y"
     own_value               varchar,      -- of `dimension`
     second                  varchar,      -- the other column of a pair, else null

@@ -13,7 +13,7 @@ from llmdoctor.diagnose.part import part_of
 from llmdoctor.diagnose.probing import plain, products
 from llmdoctor.diagnose.values import NOT_ASKED, SEVERITIES, Cause, Example, Fix, Symptom, Unexplained, six
 from llmdoctor.ingest import locate
-from llmdoctor.rulebook import CauseRule, Rulebook
+from llmdoctor.rulebook import CauseRule, Kind, Rulebook
 from llmdoctor.store import Store
 
 EXAMPLES = 3
@@ -60,11 +60,13 @@ def judge_causes(
     for number, finding in enumerate(findings):
         shares.add_excess(store, fronts, number, finding, next(one for one in book.symptoms if one.id == finding.id))
     with part_of(store, fronts) if gated else nullcontext() as part:
-        asked = {rule.id: ask_all(store, fronts, rule) for rule in gated}
-        weighed = _weighed(book, asked, findings, skip)
+        kinds = {one.id: one.kind for one in book.symptoms}
+        every = [(rule, kind) for rule in gated for kind in sorted(_kinds_of(rule, findings, kinds))]
+        answers = {(rule.id, kind): ask_all(store, fronts, rule, kind) for rule, kind in every}
+        weighed = _weighed(book, answers, findings, skip)
         for rule in gated:
             listed_under = [
-                shares.Under(number, finding, confidence)
+                shares.Under(number, finding, confidence, rule.kind_of(kinds[finding.id]))
                 for number, (finding, under) in enumerate(zip(findings, weighed, strict=True))
                 for judgement, confidence in under
                 if judgement.rule.id == rule.id and confidence >= LISTED_FROM
@@ -72,6 +74,9 @@ def judge_causes(
             if listed_under:
                 shares.add_claims(store, fronts, rule, listed_under)
         settled = [shares.settle(store, number) for number in range(len(findings))]
+    asked: dict[str, list[Asked]] = {}
+    for (rule_id, _), found in answers.items():
+        asked.setdefault(rule_id, []).extend(found)
     candidates: list[_Candidate] = []
     unexplained: list[Unexplained] = []
     for number, (finding, under, (claims, whole, left)) in enumerate(zip(findings, weighed, settled, strict=True)):
@@ -87,24 +92,37 @@ def judge_causes(
         listed=_with_equals(listed, best),
         unexplained=tuple(unexplained),
         ends={rule.id: _end(rule, best, asked, skip) for rule in book.causes},
-        missing=tuple((need, rule_id) for rule_id, answers in asked.items() for one in answers for need in one.missing),
+        missing=tuple(
+            dict.fromkeys((need, name) for name, found in asked.items() for one in found for need in one.missing)
+        ),
         considered=_considered(book, asked, candidates),
         notes=(part,) if part else (),
     )
 
 
+def _kinds_of(rule: CauseRule, findings: Sequence[Symptom], kinds: Mapping[str, Kind]) -> set[Kind]:
+    return {rule.kind_of(kinds[one.id]) for one in findings if one.id in rule.explains}
+
+
 def _weighed(
-    book: Rulebook, asked: Mapping[str, Sequence[Asked]], findings: Sequence[Symptom], skip: Collection[str]
+    book: Rulebook,
+    answers: Mapping[tuple[str, Kind], Sequence[Asked]],
+    findings: Sequence[Symptom],
+    skip: Collection[str],
 ) -> list[list[tuple[Judgement, float]]]:
     """For each finding the causes under it with their confidence. The caller of a probe is the probe: nothing is laid
     at its door."""
-    elsewhere = {
-        rule.id: judge(rule, asked[rule.id], "all") for rule in book.causes if rule.id in asked and rule.id not in skip
-    }
+    rules, kinds = {rule.id: rule for rule in book.causes}, {one.id: one.kind for one in book.symptoms}
+    elsewhere: dict[str, Judgement] = {}
+    for (rule_id, _), found in answers.items():
+        if rule_id not in skip:
+            one = judge(rules[rule_id], found, "all")
+            held = elsewhere.get(rule_id)
+            elsewhere[rule_id] = one if held is None or one.confidence > held.confidence else held
     weighed = []
     for finding in findings:
         judgements = {
-            rule.id: judge(rule, asked[rule.id], finding.subject)
+            rule.id: judge(rule, answers[rule.id, rule.kind_of(kinds[finding.id])], finding.subject)
             for rule in book.causes
             if finding.id in rule.explains
             and rule.id not in skip

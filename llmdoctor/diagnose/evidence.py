@@ -10,13 +10,21 @@ from typing import Any
 from llmdoctor.diagnose.front import Fronts
 from llmdoctor.diagnose.values import Evidence, Side, instant, six
 from llmdoctor.errors import StoreError
-from llmdoctor.rulebook import CauseRule, EvidenceRule
+from llmdoctor.rulebook import CauseRule, EvidenceRule, Kind
 from llmdoctor.store import Row, Store
 
 LISTED_FROM = 0.3
 CONFIRMED_FROM = 0.5
 EXPLAINED_AWAY = 0.65
 DECISIVE_CAP = 0.2
+
+
+# Where a value of a dimension stands out, whichever column names it.
+STANDS_OUT = """
+select distinct vantage from slices
+where  replace(dimension, 'upstream_', '') = :dimension and (kind = :kind or :kind = 'any') and lift >= 2
+and    (significant or kind = 'failed')
+"""
 
 
 @dataclass(frozen=True)
@@ -40,21 +48,30 @@ class Judgement:
     open_question: str | None
 
 
-def ask_all(store: Store, fronts: Fronts, rule: CauseRule) -> list[Asked]:
-    """Runs every piece of evidence of a cause once."""
-    return [_ask(store, fronts, rule, piece) for piece in rule.evidence]
+def ask_all(store: Store, fronts: Fronts, rule: CauseRule, kind: Kind) -> list[Asked]:
+    """Runs every piece of evidence of a cause once, for findings of this kind."""
+    return [_ask(store, fronts, rule, piece, kind) for piece in rule.evidence]
 
 
-def _ask(store: Store, fronts: Fronts, rule: CauseRule, piece: EvidenceRule) -> Asked:
-    needs = (*piece.needs, rule.dimension) if rule.dimension else piece.needs
-    choice = fronts.choose(needs, piece.min_rows)
+def _ask(store: Store, fronts: Fronts, rule: CauseRule, piece: EvidenceRule, kind: Kind) -> Asked:
+    needs, asked = (*piece.needs, *_named(rule)), {"dimension": rule.dimension, "kind": kind}
+    # A gateway that names its own process only, and an engine behind it of which one replica stands out.
+    preferred = [row["vantage"] for row in store.ask(STANDS_OUT, asked)] if rule.dimension else []
+    choice = fronts.choose(needs, piece.min_rows, preferred)
     if choice.vantage is None:
         return Asked(piece, {}, choice.missing)
     try:
-        rows = store.ask(piece.query.text, {"dimension": rule.dimension})
+        rows = store.ask(piece.query.text, asked)
     except StoreError as error:
         return Asked(piece, {}, failed=f"{rule.page.path}:{piece.query.line}: {error}")
     return Asked(piece, {str(row["subject"]): row for row in rows})
+
+
+def _named(rule: CauseRule) -> tuple[str, ...]:
+    """What must be known to judge by a dimension. A proxy names the replica that served as its upstream."""
+    if rule.dimension == "instance":
+        return ("instance|upstream_instance",)
+    return (rule.dimension,) if rule.dimension else ()
 
 
 def judge(rule: CauseRule, asked: Sequence[Asked], subject: str) -> Judgement:

@@ -5,7 +5,7 @@ counts before what an inner hop saw. Missing is decided here, never by a rule's 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from llmdoctor.stats import set_front
@@ -64,13 +64,14 @@ class Fronts:
         """To be called when what stands behind `attempts` was exchanged."""
         self._current = None
 
-    def choose(self, needs: Sequence[str], min_rows: int) -> Choice:
-        """The outermost vantage with `min_rows` rows that meet all `needs`, and points `front` at it."""
+    def choose(self, needs: Sequence[str], min_rows: int, preferred: Collection[str] = ()) -> Choice:
+        """The outermost vantage with `min_rows` rows that meet all `needs`, of the `preferred` ones if any does, and
+        points `front` at it."""
         missing = tuple(need for need in needs if not any(self._count(vantage, (need,)) for vantage in self._places))
         if missing:
             return Choice(None, 0, missing)
         most = 0
-        for vantage in self._places:
+        for vantage in sorted(self._places, key=lambda place: place not in preferred):
             rows = self._count(vantage, tuple(needs))
             most = max(most, rows)
             if rows >= max(min_rows, 1):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from llmdoctor.diagnose.front import Fronts
 from llmdoctor.diagnose.values import Symptom, six
-from llmdoctor.rulebook import CauseRule, SymptomRule
+from llmdoctor.rulebook import CauseRule, Kind, SymptomRule
 from llmdoctor.store import Store
 
 # An attempt counts as slow from half as much again as expected, and from 50 ms: below that nobody notices.
@@ -80,11 +80,12 @@ def _subject_condition(store: Store, subject: str) -> str:
 
 @dataclass(frozen=True)
 class Under:
-    """A finding under which a cause is listed, with the cause's confidence there."""
+    """A finding under which a cause is listed, with the cause's confidence there and the kind it is asked for."""
 
     number: int
     finding: Symptom
     confidence: float
+    kind: Kind
 
 
 def add_claims(store: Store, fronts: Fronts, rule: CauseRule, listed: Sequence[Under]) -> None:
@@ -99,8 +100,11 @@ def add_claims(store: Store, fronts: Fronts, rule: CauseRule, listed: Sequence[U
             continue
         if vantage is not None:
             fronts.use(vantage)
-        store.keep("claimed", rule.affected.text, {"dimension": rule.dimension})
-        for one in asking:
+        kept = None
+        for one in sorted(asking, key=lambda under: under.kind):
+            if one.kind != kept:
+                store.keep("claimed", rule.affected.text, {"dimension": rule.dimension, "kind": one.kind})
+                kept = one.kind
             came_back = "join pairs p on p.partner_id = c.attempt_id" if vantage != one.finding.vantage else ""
             store.run(
                 f"""

@@ -127,7 +127,7 @@ def _cause(desk: Desk, rule: CauseRule) -> Iterator[Fault]:
     for part, text in (("Verify", rule.verify), ("When this is wrong", rule.caveat)):
         if not text:
             yield page.path, _line(page, part), f"'## {part}' is empty: write a sentence"
-    values: dict[str, Any] = {"dimension": rule.dimension} if rule.dimension else {}
+    values: dict[str, Any] = {"dimension": rule.dimension, "kind": "any"} if rule.dimension else {}
     against, figures = False, dict[str, Any]()
     for piece in rule.evidence:
         query = queries.examine(desk.store, piece.query.text, desk.known)

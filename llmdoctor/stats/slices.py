@@ -10,7 +10,7 @@ from llmdoctor.stats.front import set_front
 from llmdoctor.stats.odds import bound, passing, slice_row
 from llmdoctor.store import Row, Store
 
-DIMENSIONS = ("instance", "app_version", "model", "region", "tenant")
+DIMENSIONS = ("instance", "upstream_instance", "app_version", "model", "region", "tenant")
 MAX_VALUES = 200
 
 

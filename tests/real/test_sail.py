@@ -59,7 +59,7 @@ def _queries(rule: SymptomRule | CauseRule) -> Iterator[tuple[str, str, dict[str
     if isinstance(rule, SymptomRule):
         yield "seen when", rule.query.text, {name: limit.value for name, limit in rule.limits.items()}
         return
-    values = {"dimension": rule.dimension} if rule.dimension else {}
+    values = {"dimension": rule.dimension, "kind": "any"} if rule.dimension else {}
     for piece in rule.evidence:
         yield piece.sentence, piece.query.text, values
     yield "affected", rule.affected.text, values
