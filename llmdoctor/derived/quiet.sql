@@ -1,6 +1,7 @@
 -- The quiet part: calm, completed, no cache answer, in stretches of the log (tenths by row) whose median for the model,
 -- against the fit over all, is at most 1.25 times that of its best fifth: a fault that began at 40 % of the log does not
--- dilute it. Where calm ones of a kind are few (the load hardly changes), those with the least beside them, 30 or a third.
+-- dilute it. Where each stretch is worse in one of the two, the best of them is quiet. Where calm ones of a kind are few (the
+-- load hardly changes), those with the least beside them, 30 or a third.
 create temp table worse as
 with stretches as (   -- total and first token apart: a first token that comes late within the same total would hide
     select r.whose, r.stretch,
@@ -17,11 +18,12 @@ with stretches as (   -- total and first token apart: a first token that comes l
            percentile_disc(0.2) within group (order by ttft_ratio)  as ttft_ratio
     from   stretches
     group  by whose
+), judged as (
+    select t.whose, t.stretch, greatest(t.total_ratio / nullif(b.total_ratio, 0), t.ttft_ratio / nullif(b.ttft_ratio, 0)) as times
+    from   stretches t
+    join   best b on t.whose = b.whose
 )
-select t.whose, t.stretch
-from   stretches t
-join   best b on t.whose = b.whose
-where  t.total_ratio > 1.25 * b.total_ratio or t.ttft_ratio > 1.25 * b.ttft_ratio;
+select whose, stretch from judged qualify times > greatest(1.25, min(times) over (partition by whose));
 
 create or replace temp table fit_rows as
 with even as (
