@@ -14,7 +14,7 @@ from datetime import datetime
 
 from llmdoctor import __version__
 from llmdoctor.compare.changes import changes
-from llmdoctor.compare.findings import turned
+from llmdoctor.compare.findings import asked, turned
 from llmdoctor.compare.others import OUTCOMES, others
 from llmdoctor.compare.sides import Side, side
 from llmdoctor.compare.values import Comparison, Level, Other, Verdict, as_dict, to_json
@@ -27,7 +27,7 @@ def compare(before: Side, after: Side, command: str) -> Comparison:
     """Compares two sides at the outermost vantage that both have."""
     vantage = next((one.vantage for one in before.samples if after.sample(one.vantage)), None)
     first, second = before.sample(vantage), after.sample(vantage)
-    figures = changes(first, second) if first and second else ()
+    figures = changes(first, second, asked(before, after)) if first and second else ()
     changed = others(first, second) if first and second else ()
     findings = turned(before, after, max(first.clustered, second.clustered) if first and second else 1.0, figures)
     places = [", ".join(one.vantage for one in side.samples) for side in (before, after)]

@@ -1,13 +1,14 @@
 """Two samples -> what moved: each figure on both sides, its change, and whether that is beyond noise."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from llmdoctor.compare import curves
 from llmdoctor.compare.mix import Even, even
 from llmdoctor.compare.numbers import Difference, Estimate, beyond_noise, difference
 from llmdoctor.compare.values import Change, EqualMix, State
-from llmdoctor.diagnose.sample import Figure, Sample
+from llmdoctor.diagnose.sample import Curve, Figure, Sample
 from llmdoctor.diagnose.values import six
 
 MIX_FROM = math.log(1.05)
@@ -52,18 +53,26 @@ class _Judged:
     equal: Difference | None = None
 
     @property
+    def quantity(self) -> str:
+        """What it is a figure of."""
+        return self.measure.name.partition(".")[0]
+
+    @property
     def decides(self) -> Difference | None:
         return self.equal or self.raw
 
 
-def changes(before: Sample, after: Sample) -> tuple[Change, ...]:
+def changes(before: Sample, after: Sample, asked: Collection[str] = ()) -> tuple[Change, ...]:
     """Every figure that at least one side has. Those beyond noise are found together: of twenty figures one would look
-    changed by chance."""
+    changed by chance. What a finding is about (`asked`, the quantities) is asked first, and by itself."""
     judged = list(_each(before, after))
-    deciding = [one.p_value for judge in judged for one in (judge.decides, judge.raw) if one]
-    limit = beyond_noise(deciding)
-    found = _shifted([_settled(one, limit) for one in judged])
+    limits = {False: _limit(judged), True: _limit([one for one in judged if one.quantity in asked])}
+    found = _shifted([_settled(one, max(limits[False], limits[one.quantity in asked])) for one in judged])
     return tuple(_with_spreads(found, before, after))
+
+
+def _limit(judged: Sequence[_Judged]) -> float:
+    return beyond_noise([one.p_value for judge in judged for one in (judge.decides, judge.raw) if one])
 
 
 def _each(before: Sample, after: Sample) -> Iterator[_Judged]:
@@ -73,10 +82,17 @@ def _each(before: Sample, after: Sample) -> Iterator[_Judged]:
         if one or other:
             known = one and other and one.value is not None and other.value is not None
             values = (one.value or 0.0, other.value or 0.0) if one and other else (0.0, 0.0)
-            yield _judge(measure, one, other, even(before, after, measure.name, values) if known else None)
+            mix = even(before, after, measure.name, values) if known else None
+            yield _judge(measure, one, other, mix, [_curve(side, measure) for side in (before, after)])
 
 
-def _judge(measure: Measure, one: Figure | None, other: Figure | None, mix: Even | None) -> _Judged:
+def _curve(side: Sample, measure: Measure) -> Curve | None:
+    return next((one for one in side.curves if one.name == measure.name.partition(".")[0]), None)
+
+
+def _judge(
+    measure: Measure, one: Figure | None, other: Figure | None, mix: Even | None, both: Sequence[Curve | None]
+) -> _Judged:
     plain = Change(
         measure.name,
         measure.unit,
@@ -94,14 +110,29 @@ def _judge(measure: Measure, one: Figure | None, other: Figure | None, mix: Even
         reason = f"{_word(measure)} needs {measure.least_rows:,} attempts a side"
         return _Judged(replace(plain, state="few", reason=reason), measure)
     sides = _estimate(one, measure.relative), _estimate(other, measure.relative)
-    raw = difference(*sides)
+    raw = _difference(measure, sides, both, (0.0, 0.0))
     change, low, high = _ends(raw, measure.relative)
     plain = replace(plain, change=change, low=low, high=high)
-    equal = _equal(measure, sides, raw, mix)
+    equal = _equal(measure, sides, raw, mix, both)
     if equal is None:
         return _Judged(plain, measure, raw)
     found, told = equal
     return _Judged(replace(plain, equal_mix=told), measure, raw, found if told.decides else None)
+
+
+def _difference(
+    measure: Measure,
+    sides: tuple[Estimate, Estimate],
+    both: Sequence[Curve | None],
+    by: tuple[float, float],
+    stretch: float = 1.0,
+) -> Difference:
+    """By the curves where both sides keep them, moved `by` so much of a logarithm, else by the ends of both values."""
+    word = measure.name.partition(".")[2]
+    spreads = [curves.spread(curve, word, move) if curve else None for curve, move in zip(both, by, strict=True)]
+    one, other = spreads
+    found = curves.moved(one, other, sides[1].value - sides[0].value, stretch) if one and other else None
+    return found or difference(*sides, stretch)
 
 
 def _estimate(figure: Figure, relative: bool) -> Estimate:
@@ -121,13 +152,14 @@ def _ends(found: Difference, relative: bool) -> tuple[float | None, float | None
 
 
 def _equal(
-    measure: Measure, sides: tuple[Estimate, Estimate], raw: Difference, mix: Even | None
+    measure: Measure, sides: tuple[Estimate, Estimate], raw: Difference, mix: Even | None, both: Sequence[Curve | None]
 ) -> tuple[Difference, EqualMix] | None:
     """The change at equal mix, its interval as wide as that of all requests, and wider for what weighting costs."""
     if mix is None:
         return None
     first, second = (_moved(*one, measure.relative) for one in zip(sides, (mix.before, mix.after), strict=True))
-    found = difference(first, second, mix.stretch)
+    by = first.value - sides[0].value, second.value - sides[1].value
+    found = _difference(measure, (first, second), both, by, mix.stretch)
     change, low, high = _ends(found, measure.relative)
     decides = abs(found.value - raw.value) >= (MIX_FROM if measure.relative else measure.least_step)
     values = six(mix.before) or 0.0, six(mix.after) or 0.0

@@ -9,16 +9,25 @@ from llmdoctor.compare.sides import Side
 from llmdoctor.compare.values import Change, Seen, Turn, Turned
 from llmdoctor.diagnose.values import SEVERITIES
 
-SURE = 3.0
+SURE = 2.5
 """Standard errors between two affected shares from which they differ: some thirty symptoms are looked at together."""
 FACTOR = 1.25
-CLUSTERED = 3.0
+CLUSTERED = 2.0
 """Attempts come in clusters even where blocks of time do not show it: conversations, retries. Tasks do not."""
 
 MEASURED_AS = {"client_timeouts": "timeout_share", "errors": "error_share"}
 """Findings over all attempts whose share is a figure as well: what the figure says, tested by itself with blocks of
 time, holds for the finding."""
 
+# The quantity that a finding is about.
+ABOUT = {
+    "high_ttft": "ttft_ms",
+    "long_queue": "ttft_ms",
+    "burst_delivery": "ttft_ms",
+    "slow_decode": "tpot_ms",
+    "tail_latency": "total_ms",
+    "slow_overall": "total_ms",
+}
 # Findings that other requests alone bring about.
 OF_TIMES = frozenset({"high_ttft", "tail_latency", "slow_overall", "slow_decode", "long_queue"})
 # What a figure measures better than the number of affected attempts: more or less of it is the figure's to say.
@@ -42,6 +51,12 @@ def turned(before: Side, after: Side, clustered: float, figures: Sequence[Change
     ]
     order: tuple[Turn, ...] = ("appeared", "worse", "cleared", "better", "same", "near", "untold")
     return tuple(sorted(found, key=lambda one: (order.index(one.turn), -_severity(one), one.id, one.subject)))
+
+
+def asked(before: Side, after: Side) -> frozenset[str]:
+    """The quantities that a finding of either side is about."""
+    found = {one["id"] for side in (before, after) for one in side.symptoms if one["state"] == "present"}
+    return frozenset(name for ids in (ABOUT, MEASURED_AS) for one, name in ids.items() if one in found)
 
 
 def _severity(one: Turned) -> int:

@@ -5,22 +5,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from llmdoctor.compare import words
-from llmdoctor.compare.findings import MEASURED, MEASURED_AS, OF_LOGS, OF_TIMES
+from llmdoctor.compare.findings import ABOUT, MEASURED, MEASURED_AS, OF_LOGS, OF_TIMES
 from llmdoctor.compare.speeds import Speed, speeds
 from llmdoctor.compare.values import Change, Level, Other, State, Turn, Turned, Verdict
 from llmdoctor.diagnose.values import SEVERITIES
 
-# The quantity that a finding is about.
-ABOUT = {
-    "high_ttft": "ttft_ms",
-    "long_queue": "ttft_ms",
-    "burst_delivery": "ttft_ms",
-    "slow_decode": "tpot_ms",
-    "tail_latency": "total_ms",
-    "slow_overall": "total_ms",
-}
 OF_SIZES = frozenset({"oversized_requests"})
 LONGER = "Give longer logs (P95 needs 200 attempts a side, P99 2,000), or compare like stretches with --window."
+LEAST_HELD = 10
+"""Of fewer affected attempts a side nobody knows whether they are as many."""
 SAME_PLACE = "Compare logs of one place: those of the same client, gateway, proxy or engine on both sides."
 
 
@@ -124,8 +117,27 @@ def _level(good: bool, bad: bool, mixed: bool, findings: Sequence[Turned], figur
     timed = any(one.unit == "ms" for one in told) or not any(
         one.unit == "ms" and one.state != "untold" for one in figures
     )
-    sure = bool(told) and timed and all(map(words.tight, told))
-    return "no_change" if sure and not any(map(words.is_rare, findings)) else "undetermined"
+    sure = bool(told) and timed and words.settled(told)
+    return "no_change" if (sure or _held(findings)) and not any(map(words.is_rare, findings)) else "undetermined"
+
+
+def _held(findings: Sequence[Turned]) -> bool:
+    """Whether the worst of what was found before is found as much after: then it is not fixed, however uncertain by how
+    much the durations moved."""
+    had = [one for one in findings if one.id not in OF_LOGS and one.before and one.before.state == "present"]
+    worst = max((SEVERITIES.index(one.before.severity) for one in had if one.before), default=0)
+    return bool(had) and all(
+        one.turn == "same" and _as_much(one) for one in had if one.before and SEVERITIES.index(one.before.severity) == worst
+    )
+
+
+def _as_much(one: Turned) -> bool:
+    """Whether about as large a part is affected on both sides, of ten or more; where nobody counts, it is as large."""
+    sides = [side for side in (one.before, one.after) if side]
+    counts = [(side.affected or 0, side.total) for side in sides if side.total and side.affected is not None]
+    sizes = [affected / total for affected, total in counts] if len(counts) == 2 else [side.observed or 0 for side in sides]
+    few = len(counts) == 2 and min(affected for affected, _ in counts) < LEAST_HELD
+    return len(sizes) == 2 and not few and 0 < max(map(abs, sizes)) < words.FACTOR * min(map(abs, sizes))
 
 
 def _text(

@@ -61,13 +61,13 @@ def of_unmoved(level: Level, figures: Sequence[Change]) -> str:
     loose = [one for one in told if not tight(one)]
     times = [one for one in told if one.unit == "ms"]
     tails = [one for one in times if one.name.endswith((".p99", ".p95"))]
-    shown = max(loose, key=width, default=None) if level == "undetermined" else next(iter((*tails, *times)), None)
+    shown = max(loose, key=width, default=None) or (level == "no_change" and next(iter((*tails, *times)), None))
     first = (
         "Too few, or too uneven, to say whether anything changed"
         if level == "undetermined"
         else "No change beyond noise"
     )
-    if shown is None:
+    if not shown:
         return f"{first}."
     if shown.unit == "share":
         return f"{first}: {title(shown)} {pair(shown)}, unevenly over the log."
@@ -79,8 +79,28 @@ def of_unmoved(level: Level, figures: Sequence[Change]) -> str:
 def unmoved(figures: Sequence[Change]) -> list[Change]:
     """The figures that say whether nothing changed. What a token takes is in the whole answer, where that is known."""
     told = [one for one in figures if one.state in ("same", "slight") and one.unit in ("ms", "share")]
-    whole = any(one.name.startswith("total_ms") for one in told)
-    return [one for one in told if not (whole and one.name.startswith("tpot_ms"))]
+    names = {one.name for one in told}
+    whole = any(name.startswith("total_ms") for name in names)
+    # A P99 tells what a P95 does, with a fifth of the rows.
+    return [
+        one
+        for one in told
+        if not (whole and one.name.startswith("tpot_ms"))
+        and not (one.name.endswith(".p99") and one.name.replace(".p99", ".p95") in names)
+    ]
+
+
+def settled(figures: Sequence[Change]) -> bool:
+    """Whether nothing that matters can have changed: the typical durations and the shares are tight, and so is each
+    tail, or it is where it was as far as can be seen."""
+    known = {one.name: one for one in figures}
+
+    def still(one: Change) -> bool:
+        typical = known.get(f"{one.name.partition('.')[0]}.p50")
+        bounded = one.low is not None and one.high is not None
+        return one.name.endswith(".p95") and bool(typical and tight(typical)) and bounded and ratio(one) < FACTOR
+
+    return all(tight(one) or still(one) for one in figures)
 
 
 def tight(change: Change) -> bool:
