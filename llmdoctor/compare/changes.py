@@ -67,7 +67,8 @@ def changes(before: Sample, after: Sample, asked: Collection[str] = ()) -> tuple
     changed by chance. What a finding is about (`asked`, the quantities) is asked first, and by itself."""
     judged = list(_each(before, after))
     limits = {False: _limit(judged), True: _limit([one for one in judged if one.quantity in asked])}
-    found = _shifted([_settled(one, max(limits[False], limits[one.quantity in asked])) for one in judged])
+    settled = [_settled(one, max(limits[False], limits[one.quantity in asked])) for one in judged]
+    found = _shifted(_survived(settled, before, after))
     return tuple(_with_spreads(found, before, after))
 
 
@@ -202,6 +203,34 @@ def _state(judged: _Judged, found: Difference, limit: float) -> State:
 def _factor(one: float, other: float) -> float:
     low, high = sorted((max(one, 0.0), max(other, 0.0)))
     return math.inf if low <= 0 else high / low
+
+
+def _survived(found: Sequence[Change], before: Sample, after: Sample) -> list[Change]:
+    """What fails leaves the durations, and what takes longest fails first: where fewer fail, durations are longer for
+    no service that is slower. They are worse only if they would be with all that failed longest of all."""
+    failed = next((one for one in found if one.name == "error_share"), None)
+    turned: dict[State, State] = {"better": "worse", "worse": "better"}
+    if failed is None or failed.state not in turned:
+        return list(found)
+    lost = failed.before or 0.0, failed.after or 0.0
+    return [
+        replace(one, state="same")
+        if one.unit == "ms" and one.state == turned[failed.state] and not _longer(one, before, after, lost)
+        else one
+        for one in found
+    ]
+
+
+def _longer(change: Change, before: Sample, after: Sample, lost: tuple[float, float]) -> bool:
+    """Whether the change is as it seems with the lost ones counted."""
+    name, _, word = change.name.partition(".")
+    sides = []
+    for sample, share in zip((before, after), lost, strict=True):
+        own = next((one for one in sample.curves if one.name == name), None)
+        found = curves.spread(own, word) if own else None
+        sides.append(replace(found, lost=share) if found else None)
+    one, other = sides
+    return one is not None and other is not None and curves.direction(one, other) == (1 if change.state == "worse" else -1)
 
 
 def _shifted(found: Sequence[Change]) -> list[Change]:

@@ -1,9 +1,9 @@
 """By which factor a duration moved: two whole distributions, beside two values of them.
 
-Of both sides together, as many of each as of the other, a quantile is taken; how many of each lie beyond it says whether
-one is slower (Mood's test of the median, for any quantile). Of fixed and broken sides that is clear with few requests,
-where each quantile by itself lies anywhere between the quick and the slow ones. The interval holds the factors by which
-one side can be multiplied until the test no longer tells them apart.
+Of both sides together, each counted by the independent attempts that tell as much, a quantile is taken; how many of each
+lie beyond it says whether one is slower (Mood's test of the median, for any quantile). Of fixed and broken sides that is
+clear with few requests, where each quantile by itself lies anywhere between the quick and the slow ones. The interval
+holds the factors by which one side can be multiplied until the test no longer tells them apart.
 """
 
 import bisect
@@ -28,6 +28,13 @@ class Spread:
     n: int
     known: Known
     by: float = 0.0
+    lost: float = 0.0
+    """So large a part of the attempts failed, and would have taken longer than all others."""
+
+    @property
+    def rows(self) -> float:
+        """So many independent attempts tell as much."""
+        return self.n / self.known.clustered
 
     @property
     def whole(self) -> bool:
@@ -41,10 +48,11 @@ class Spread:
         if place == 0:
             return 0.0
         if place == len(self.logs):
-            return 1.0 if self.whole else None
+            return 1.0 if self.whole and not self.lost else None
         low, high = self.logs[place - 1], self.logs[place]
         part = (value - low) / (high - low)
-        return self.shares[place - 1] + part * (self.shares[place] - self.shares[place - 1])
+        share = self.shares[place - 1] + part * (self.shares[place] - self.shares[place - 1])
+        return share * (1 - self.lost)
 
 
 def spread(curve: Curve, word: str, by: float = 0.0) -> Spread | None:
@@ -81,6 +89,12 @@ def moved(before: Spread, after: Spread, value: float, stretch: float = 1.0) -> 
     return Difference(value, end(-1), end(1), math.erfc(abs(apart) * NORMAL / reach / math.sqrt(2)))
 
 
+def direction(before: Spread, after: Spread) -> int:
+    """1: `after` is longer, beyond 95 %; -1: shorter; 0: neither, or not known."""
+    apart = _apart(before, after, QUANTILES[before.known.word], 0.0, 1.0)
+    return 0 if apart is None or abs(apart) < _reach(before, after) else 1 if apart > 0 else -1
+
+
 def _apart(before: Spread, after: Spread, q: float, shift: float, stretch: float) -> float | None:
     """How many standard errors the two sides lie apart at their common quantile, `after` made shorter by `shift`; above
     0: `after` is slower."""
@@ -90,23 +104,22 @@ def _apart(before: Spread, after: Spread, q: float, shift: float, stretch: float
     one, other = before.below(at), after.below(at + shift)
     if one is None or other is None:
         return None
-    share = (one + other) / 2
-    # A row a side is no difference (Yates).
-    apart = max(0.0, abs(one - other) - (1 / before.n + 1 / after.n) / 2)
-    rows = before.known.clustered / before.n + after.known.clustered / after.n
-    error = stretch * math.sqrt(share * (1 - share) * rows)
+    # One row a side is no difference (Yates).
+    apart = max(0.0, abs(one - other) - (1 / before.rows + 1 / after.rows) / 2)
+    share = (one * before.rows + other * after.rows) / (before.rows + after.rows)
+    error = stretch * math.sqrt(share * (1 - share) * (1 / before.rows + 1 / after.rows))
     return math.copysign(apart / error, one - other) if error else 0.0
 
 
 def _common(before: Spread, after: Spread, q: float, shift: float) -> float | None:
-    """The least logarithm at or below which lie `q` of both sides, each counted as one."""
+    """The least logarithm at or below which lie `q` of both sides."""
+    rows = before.rows + after.rows
     low = min(before.logs[0] + before.by, after.logs[0] + after.by - shift)
     high = max(before.logs[-1] + before.by, after.logs[-1] + after.by - shift)
 
     def enough(at: float) -> bool | None:
         one, other = before.below(at), after.below(at + shift)
-        # What is beyond the wait of callers is at most all.
-        return None if one is None or other is None else one + other >= 2 * q
+        return None if one is None or other is None else one * before.rows + other * after.rows >= q * rows
 
     if enough(low):
         return low
@@ -121,6 +134,6 @@ def _common(before: Spread, after: Spread, q: float, shift: float) -> float | No
 
 def _reach(before: Spread, after: Spread) -> float:
     """How many standard errors an interval reaches: each side's lack of knowledge by its part of the variance."""
-    parts = [one.known.clustered / one.n for one in (before, after)]
+    parts = [1 / one.rows for one in (before, after)]
     further = sum(part**2 * one.known.reach for part, one in zip(parts, (before, after), strict=True))
     return NORMAL + further / sum(parts) ** 2

@@ -15,7 +15,7 @@ FACTOR = 1.25
 CLUSTERED = 2.0
 """Attempts come in clusters even where blocks of time do not show it: conversations, retries. Tasks do not."""
 
-MEASURED_AS = {"client_timeouts": "timeout_share", "errors": "error_share"}
+MEASURED_AS = {"client_timeouts": "timeout_share", "errors": "error_share", "retry_storm": "retries_per_task"}
 """Findings over all attempts whose share is a figure as well: what the figure says, tested by itself with blocks of
 time, holds for the finding."""
 
@@ -54,9 +54,12 @@ def turned(before: Side, after: Side, clustered: float, figures: Sequence[Change
 
 
 def asked(before: Side, after: Side) -> frozenset[str]:
-    """The quantities that a finding of either side is about."""
-    found = {one["id"] for side in (before, after) for one in side.symptoms if one["state"] == "present"}
-    return frozenset(name for ids in (ABOUT, MEASURED_AS) for one, name in ids.items() if one in found)
+    """The quantities that the most severe findings of both sides are about: whether those are mended is the question."""
+    found = [one for side in (before, after) for one in side.symptoms if one["state"] == "present"]
+    about = {**ABOUT, **MEASURED_AS}
+    measured = [one for one in found if one["id"] in about]
+    worst = max((SEVERITIES.index(one["severity"]) for one in measured), default=0)
+    return frozenset(about[one["id"]] for one in measured if SEVERITIES.index(one["severity"]) == worst)
 
 
 def _severity(one: Turned) -> int:
@@ -132,7 +135,9 @@ def _moved(before: Seen, after: Seen, alike: bool, clustered: float) -> int:
     tell of the same subject, what was observed must have moved with them."""
     observed = _by_observed(before, after)
     if alike and _counted(before) and _counted(after):
-        return _by_counts(before, after, clustered)
+        counts = _by_counts(before, after, clustered)
+        # More that are affected less tell neither.
+        return 0 if counts * observed < 0 else counts
     named = before if before.state == "present" else after
     if not _counted(named):
         return observed

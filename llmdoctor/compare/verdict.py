@@ -117,18 +117,19 @@ def _level(good: bool, bad: bool, mixed: bool, findings: Sequence[Turned], figur
     timed = any(one.unit == "ms" for one in told) or not any(
         one.unit == "ms" and one.state != "untold" for one in figures
     )
-    sure = bool(told) and timed and words.settled(told)
-    return "no_change" if (sure or _held(findings)) and not any(map(words.is_rare, findings)) else "undetermined"
+    sure = timed and words.settled(told)
+    return "no_change" if (sure or _held(findings, told)) and not any(map(words.is_rare, findings)) else "undetermined"
 
 
-def _held(findings: Sequence[Turned]) -> bool:
+def _held(findings: Sequence[Turned], told: Sequence[Change]) -> bool:
     """Whether the worst of what was found before is found as much after: then it is not fixed, however uncertain by how
-    much the durations moved."""
+    much the rest moved."""
     had = [one for one in findings if one.id not in OF_LOGS and one.before and one.before.state == "present"]
     worst = max((SEVERITIES.index(one.before.severity) for one in had if one.before), default=0)
-    return bool(had) and all(
-        one.turn == "same" and _as_much(one) for one in had if one.before and SEVERITIES.index(one.before.severity) == worst
-    )
+    held = [one for one in had if one.before and SEVERITIES.index(one.before.severity) == worst]
+    about = {{**ABOUT, **MEASURED_AS}.get(one.id) for one in held}
+    near = all(words.tight(one) or words.still(one) for one in told if one.name.partition(".")[0] in about)
+    return bool(held) and near and all(one.turn in ("same", "near") and _as_much(one) for one in held)
 
 
 def _as_much(one: Turned) -> bool:

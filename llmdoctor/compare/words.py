@@ -29,10 +29,12 @@ SENTENCES = {
     ("few", "worse"): "the tail is longer",
 }
 SUBJECTS = {"ttft_ms": "first tokens", "total_ms": "whole answers", "tpot_ms": "each token"}
+TYPICAL_FACTOR = 1.1
 WIDE = 1.0
 """An interval that reaches to twice as long, or to half, tells nothing."""
 POINTS = 0.05
 """A share that moved by so much within noise moved in episodes, too few to tell."""
+LEANS = 1.28 / 1.96
 KINDS = ("model", "stream_share", "input_tokens", "output_tokens")
 
 
@@ -61,13 +63,14 @@ def of_unmoved(level: Level, figures: Sequence[Change]) -> str:
     loose = [one for one in told if not tight(one)]
     times = [one for one in told if one.unit == "ms"]
     tails = [one for one in times if one.name.endswith((".p99", ".p95"))]
-    shown = max(loose, key=width, default=None) or (level == "no_change" and next(iter((*tails, *times)), None))
+    known = [one for one in (*tails, *times) if width(one) < math.inf]
+    shown = max(loose, key=width, default=None) if level == "undetermined" else next(iter(known), None)
     first = (
         "Too few, or too uneven, to say whether anything changed"
         if level == "undetermined"
         else "No change beyond noise"
     )
-    if not shown:
+    if shown is None:
         return f"{first}."
     if shown.unit == "share":
         return f"{first}: {title(shown)} {pair(shown)}, unevenly over the log."
@@ -90,17 +93,17 @@ def unmoved(figures: Sequence[Change]) -> list[Change]:
     ]
 
 
-def settled(figures: Sequence[Change]) -> bool:
-    """Whether nothing that matters can have changed: the typical durations and the shares are tight, and so is each
-    tail, or it is where it was as far as can be seen."""
-    known = {one.name: one for one in figures}
+def settled(told: Sequence[Change]) -> bool:
+    """Whether nothing that matters can have changed: a typical duration is tight, and each other figure is tight, or is
+    where it was as far as can be seen."""
+    typical = [one for one in told if one.name.endswith(".p50")]
+    known = any(map(tight, typical)) or not typical
+    return bool(told) and known and all(tight(one) or still(one) for one in told)
 
-    def still(one: Change) -> bool:
-        typical = known.get(f"{one.name.partition('.')[0]}.p50")
-        bounded = one.low is not None and one.high is not None
-        return one.name.endswith(".p95") and bool(typical and tight(typical)) and bounded and ratio(one) < FACTOR
 
-    return all(tight(one) or still(one) for one in figures)
+def still(change: Change) -> bool:
+    """Whether it is so near to where it was that the rest of its way would not count as a change."""
+    return ratio(change) < (TYPICAL_FACTOR if change.name.endswith(".p50") else FACTOR)
 
 
 def tight(change: Change) -> bool:
@@ -109,8 +112,15 @@ def tight(change: Change) -> bool:
     if change.low is None or change.high is None:
         return False
     if not change.relative:
-        return abs(change.change or 0.0) < POINTS or ratio(change) < FACTOR
+        return ratio(change) < FACTOR or (abs(change.change or 0.0) < POINTS and not _leans(change))
     return change.high < WIDE and change.low > -WIDE / 2
+
+
+def _leans(change: Change) -> bool:
+    """Whether nothing would be so far off only once in five times: too far to say that nothing changed."""
+    value, low, high = change.change or 0.0, change.low or 0.0, change.high or 0.0
+    reach = value - low if value > 0 else high - value
+    return abs(value) > LEANS * reach
 
 
 def width(change: Change) -> float:
