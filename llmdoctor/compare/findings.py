@@ -54,12 +54,13 @@ def turned(before: Side, after: Side, clustered: float, figures: Sequence[Change
 
 
 def asked(before: Side, after: Side) -> frozenset[str]:
-    """The quantities that the most severe findings of both sides are about: whether those are mended is the question."""
-    found = [one for side in (before, after) for one in side.symptoms if one["state"] == "present"]
+    """The quantities that the findings are about which make a side unhealthy, else those of any: whether they are mended
+    is the question."""
     about = {**ABOUT, **MEASURED_AS}
+    found = [one for side in (before, after) for one in side.symptoms if one["state"] == "present"]
     measured = [one for one in found if one["id"] in about]
-    worst = max((SEVERITIES.index(one["severity"]) for one in measured), default=0)
-    return frozenset(about[one["id"]] for one in measured if SEVERITIES.index(one["severity"]) == worst)
+    worst = [one for one in measured if one["severity"] in ("high", "critical")]
+    return frozenset(about[one["id"]] for one in worst or measured)
 
 
 def _severity(one: Turned) -> int:

@@ -12,6 +12,8 @@ from llmdoctor.diagnose.values import SEVERITIES
 
 OF_SIZES = frozenset({"oversized_requests"})
 LONGER = "Give longer logs (P95 needs 200 attempts a side, P99 2,000), or compare like stretches with --window."
+HELD = 4 / 3
+"""Of what is fixed in part, more than a quarter is gone."""
 LEAST_HELD = 10
 """Of fewer affected attempts a side nobody knows whether they are as many."""
 SAME_PLACE = "Compare logs of one place: those of the same client, gateway, proxy or engine on both sides."
@@ -118,7 +120,7 @@ def _level(good: bool, bad: bool, mixed: bool, findings: Sequence[Turned], figur
         one.unit == "ms" and one.state != "untold" for one in figures
     )
     sure = timed and words.settled(told)
-    return "no_change" if (sure or _held(findings, told)) and not any(map(words.is_rare, findings)) else "undetermined"
+    return "no_change" if (sure or _held(findings, told)) and not any(map(words.is_unsure, findings)) else "undetermined"
 
 
 def _held(findings: Sequence[Turned], told: Sequence[Change]) -> bool:
@@ -128,7 +130,7 @@ def _held(findings: Sequence[Turned], told: Sequence[Change]) -> bool:
     worst = max((SEVERITIES.index(one.before.severity) for one in had if one.before), default=0)
     held = [one for one in had if one.before and SEVERITIES.index(one.before.severity) == worst]
     about = {{**ABOUT, **MEASURED_AS}.get(one.id) for one in held}
-    near = all(words.tight(one) or words.still(one) for one in told if one.name.partition(".")[0] in about)
+    near = all(words.tight(one) or words.ratio(one) < HELD for one in told if one.name.partition(".")[0] in about)
     return bool(held) and near and all(one.turn in ("same", "near") and _as_much(one) for one in held)
 
 
@@ -138,7 +140,7 @@ def _as_much(one: Turned) -> bool:
     counts = [(side.affected or 0, side.total) for side in sides if side.total and side.affected is not None]
     sizes = [affected / total for affected, total in counts] if len(counts) == 2 else [side.observed or 0 for side in sides]
     few = len(counts) == 2 and min(affected for affected, _ in counts) < LEAST_HELD
-    return len(sizes) == 2 and not few and 0 < max(map(abs, sizes)) < words.FACTOR * min(map(abs, sizes))
+    return len(sizes) == 2 and not few and 0 < max(map(abs, sizes)) < HELD * min(map(abs, sizes))
 
 
 def _text(

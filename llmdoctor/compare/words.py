@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from llmdoctor.compare.findings import FACTOR, MEASURED, OF_LOGS
+from llmdoctor.compare.numbers import shares_differ
 from llmdoctor.compare.speeds import QUANTITIES, Speed, plain, ratio
 from llmdoctor.compare.values import Change, Level, Other, Seen, Turned
 
@@ -35,6 +36,7 @@ WIDE = 1.0
 POINTS = 0.05
 """A share that moved by so much within noise moved in episodes, too few to tell."""
 LEANS = 1.28 / 1.96
+UNSURE = 1.645
 KINDS = ("model", "stream_share", "input_tokens", "output_tokens")
 
 
@@ -161,17 +163,22 @@ def of_findings(level: Level, findings: Sequence[Turned]) -> Iterator[str]:
     lost = [one.id for one in findings if one.turn == "untold" and one.before and one.before.state == "present"]
     if lost and level in ("partly_fixed", "traded", "better", "fixed"):
         yield f"Cannot be told after: {listed(lost)}."
-    rare = [f"{one.id} ({_of(one.before)} before, {_of(one.after)} after)" for one in findings if is_rare(one)]
+    rare = [f"{one.id} ({_of(one.before)} before, {_of(one.after)} after)" for one in findings if is_unsure(one)]
     if rare and level == "undetermined":
-        yield f"Too few to say whether it comes and goes by chance: {listed(rare)}."
+        yield f"Too few to say whether it moved by chance: {listed(rare)}."
 
 
-def is_rare(one: Turned) -> bool:
-    """Whether a finding that no figure measures is seen on one side only, too seldom to be beyond noise."""
+def is_unsure(one: Turned) -> bool:
+    """Whether a finding that no figure measures moved within noise, but so far that nobody can say it did not: it is
+    seen on one side only, seldom; or it would be so far off less than once in ten times."""
     sides = [side for side in (one.before, one.after) if side and side.affected is not None and side.total]
-    shares = [(one.affected or 0) / (one.total or 1) for one in sides]
-    figured = one.id in MEASURED or one.id in OF_LOGS
-    return one.turn == "near" and not figured and len(shares) == 2 and min(shares) == 0 and max(shares) < POINTS
+    if one.turn not in ("near", "same") or one.id in MEASURED or one.id in OF_LOGS or len(sides) < 2:
+        return False
+    counts = [(side.affected or 0, side.total or 1) for side in sides]
+    low, high = sorted(affected / total for affected, total in counts)
+    return low == 0 < high < POINTS or (
+        high >= FACTOR * low and abs(shares_differ(counts[0], counts[1], 1.0)) >= UNSURE
+    )
 
 
 def _of(seen: Seen | None) -> str:

@@ -2,7 +2,7 @@
 
 Every pair is two runs of one service on different random streams: calm and calm (noise), faulty and calm (fixed),
 calm and faulty (regression), the same fault on both sides (noise with episodes), a stronger fault and the fault that
-users just feel (partly fixed, where at least a quarter of what they felt is gone: some faults are on or off), and calm
+users just feel (partly fixed, where at least a third of what they felt is gone: some faults are on or off), and calm
 with other lengths at as much work (mix). What breaks no limit is better, not fixed. To abstain ("undetermined") is
 counted apart from being wrong: a single outage on one side only proves nothing, and the comparison says so.
 """
@@ -43,7 +43,7 @@ RIGHT = {
     "mix": {"mix"},
 }
 STRONGER = 1.3**5
-LEAST_EASED = 0.25
+LEAST_EASED = 1 / 3
 TIMES = ("ttft", "total", "tpot_p95", "queue_p99")
 
 
