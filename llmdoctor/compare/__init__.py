@@ -29,7 +29,8 @@ def compare(before: Side, after: Side, command: str) -> Comparison:
     first, second = before.sample(vantage), after.sample(vantage)
     figures = changes(first, second, asked(before, after)) if first and second else ()
     changed = others(first, second) if first and second else ()
-    findings = turned(before, after, max(first.clustered, second.clustered) if first and second else 1.0, figures)
+    clustered = max(first.clustered, second.clustered) if first and second else 1.0
+    findings = turned(before, after, clustered, figures, vantage)
     places = [", ".join(one.vantage for one in side.samples) for side in (before, after)]
     apart = vantage is None and all(places)
     if _same(before, after):

@@ -38,15 +38,18 @@ OF_LOGS = frozenset({"log_gaps", "clock_skew", "exposed_secrets", "latency_shift
 Plain = Mapping[str, Any]
 
 
-def turned(before: Side, after: Side, clustered: float, figures: Sequence[Change] = ()) -> tuple[Turned, ...]:
+def turned(
+    before: Side, after: Side, clustered: float, figures: Sequence[Change] = (), vantage: str | None = None
+) -> tuple[Turned, ...]:
     """Every symptom that is present on a side, with what became of it: the worse ones and those that matter first.
-    `clustered`: so many slow attempts tell no more than one; `figures`: what was compared beside the findings."""
+    `clustered`: so many slow attempts tell no more than one; `figures`: what was compared beside the findings, at
+    `vantage`."""
     keys = dict.fromkeys(
         (one["id"], one["subject"]) for side in (before, after) for one in side.symptoms if one["state"] == "present"
     )
-    measured = {one.name: one.state for one in figures}
+    measured = {one.name: one for one in figures}
     found = [
-        _as_measured(_turned(before, after, name, subject, clustered), measured.get(MEASURED_AS.get(name, ""), ""))
+        _as_measured(_turned(before, after, name, subject, clustered, vantage), measured.get(MEASURED_AS.get(name, "")))
         for name, subject in keys
     ]
     order: tuple[Turn, ...] = ("appeared", "worse", "cleared", "better", "same", "near", "untold")
@@ -54,20 +57,22 @@ def turned(before: Side, after: Side, clustered: float, figures: Sequence[Change
 
 
 def asked(before: Side, after: Side) -> frozenset[str]:
-    """The quantities that the findings are about which make a side unhealthy, else those of any: whether they are mended
-    is the question."""
+    """The quantities that the findings are about which make a side unhealthy, else those of any, else what users
+    wait for: whether that is mended is the question."""
     about = {**ABOUT, **MEASURED_AS}
     found = [one for side in (before, after) for one in side.symptoms if one["state"] == "present"]
     measured = [one for one in found if one["id"] in about]
     worst = [one for one in measured if one["severity"] in ("high", "critical")]
-    return frozenset(about[one["id"]] for one in worst or measured)
+    return frozenset(about[one["id"]] for one in worst or measured) or frozenset({"total_ms"})
 
 
 def _severity(one: Turned) -> int:
     return max(SEVERITIES.index(seen.severity) for seen in (one.before, one.after) if seen)
 
 
-def _turned(before: Side, after: Side, name: str, subject: str, clustered: float) -> Turned:
+def _turned(
+    before: Side, after: Side, name: str, subject: str, clustered: float, vantage: str | None
+) -> Turned:
     left, right = _row(before, name, subject), _row(after, name, subject)
     row = next(one for one in (left, right) if one and one["state"] == "present")
     sides = _seen(left), _seen(right)
@@ -84,14 +89,20 @@ def _turned(before: Side, after: Side, name: str, subject: str, clustered: float
         after=sides[1],
         cause_before=_best(before, name, subject),
         cause_after=_best(after, name, subject),
+        elsewhere=bool(vantage and row["vantage"] and row["vantage"] != vantage),
     )
 
 
-def _as_measured(found: Turned, state: str) -> Turned:
-    """The finding, no longer as near its limit where the figure of the same attempts moved beyond noise."""
+def _as_measured(found: Turned, figure: Change | None) -> Turned:
+    """The finding, no longer as near its limit where the figure of the same attempts moved beyond noise. A figure that
+    is 0 on both sides has not seen what was found: proxies try again where no caller sees it."""
+    if figure is None:
+        return found
+    if not figure.before and not figure.after:
+        return replace(found, elsewhere=True)
     turns: dict[str, Turn] = {"worse": "appeared", "better": "cleared"}
-    settled = found.turn == "near" and found.subject == "all" and state in turns
-    return replace(found, turn=turns[state]) if settled else found
+    settled = found.turn == "near" and found.subject == "all" and figure.state in turns
+    return replace(found, turn=turns[figure.state]) if settled and not found.elsewhere else found
 
 
 def _row(side: Side, name: str, subject: str) -> Plain | None:

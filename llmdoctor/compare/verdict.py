@@ -78,7 +78,7 @@ def _any(figures: Sequence[Change], state: State) -> bool:
 
 
 def _counts(one: Turned, crossed: Turn, moved: Turn) -> bool:
-    return one.turn == crossed or (one.turn == moved and one.id not in MEASURED)
+    return one.turn == crossed or (one.turn == moved and (one.id not in MEASURED or one.elsewhere))
 
 
 def _seen_by_figure(one: Turned, figures: Sequence[Change]) -> bool:
@@ -119,7 +119,7 @@ def _level(good: bool, bad: bool, mixed: bool, findings: Sequence[Turned], figur
     timed = any(one.unit == "ms" for one in told) or not any(
         one.unit == "ms" and one.state != "untold" for one in figures
     )
-    sure = timed and words.settled(told)
+    sure = timed and words.settled(figures)
     return "no_change" if (sure or _held(findings, told)) and not any(map(words.is_unsure, findings)) else "undetermined"
 
 
@@ -129,7 +129,7 @@ def _held(findings: Sequence[Turned], told: Sequence[Change]) -> bool:
     had = [one for one in findings if one.id not in OF_LOGS and one.before and one.before.state == "present"]
     worst = max((SEVERITIES.index(one.before.severity) for one in had if one.before), default=0)
     held = [one for one in had if one.before and SEVERITIES.index(one.before.severity) == worst]
-    about = {{**ABOUT, **MEASURED_AS}.get(one.id) for one in held}
+    about = {{**ABOUT, **MEASURED_AS}.get(one.id) for one in had}
     near = all(words.tight(one) or words.ratio(one) < HELD for one in told if one.name.partition(".")[0] in about)
     return bool(held) and near and all(one.turn in ("same", "near") and _as_much(one) for one in held)
 

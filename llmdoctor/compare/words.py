@@ -37,6 +37,9 @@ POINTS = 0.05
 """A share that moved by so much within noise moved in episodes, too few to tell."""
 LEANS = 1.28 / 1.96
 UNSURE = 1.645
+LEAST_STEP = 0.005
+"""A share that moved by less is no change, beyond noise or not."""
+PARTS = frozenset({"ttft_ms.p50", "ttft_ms.p95", "tpot_ms.p50", "tpot_ms.p95"})
 KINDS = ("model", "stream_share", "input_tokens", "output_tokens")
 
 
@@ -82,25 +85,31 @@ def of_unmoved(level: Level, figures: Sequence[Change]) -> str:
 
 
 def unmoved(figures: Sequence[Change]) -> list[Change]:
-    """The figures that say whether nothing changed. What a token takes is in the whole answer, where that is known."""
-    told = [one for one in figures if one.state in ("same", "slight") and one.unit in ("ms", "share")]
+    """The figures that say whether nothing changed. What a token takes is in the whole answer, where that is known, and
+    a P99 tells what a P95 does, with a fifth of the rows."""
+    told = _same(figures)
     names = {one.name for one in told}
-    whole = any(name.startswith("total_ms") for name in names)
-    # A P99 tells what a P95 does, with a fifth of the rows.
-    return [
-        one
-        for one in told
-        if not (whole and one.name.startswith("tpot_ms"))
-        and not (one.name.endswith(".p99") and one.name.replace(".p99", ".p95") in names)
-    ]
+    needless = {name.replace(".p95", ".p99") for name in names if name.endswith(".p95")}
+    if any(name.startswith("total_ms") for name in names):
+        needless |= {name for name in names if name.startswith("tpot_ms")}
+    return [one for one in told if one.name not in needless]
 
 
-def settled(told: Sequence[Change]) -> bool:
+def _same(figures: Sequence[Change]) -> list[Change]:
+    return [one for one in figures if one.state in ("same", "slight") and one.unit in ("ms", "share")]
+
+
+def settled(figures: Sequence[Change]) -> bool:
     """Whether nothing that matters can have changed: a typical duration is tight, and each other figure is tight, or is
-    where it was as far as can be seen."""
-    typical = [one for one in told if one.name.endswith(".p50")]
-    known = any(map(tight, typical)) or not typical
-    return bool(told) and known and all(tight(one) or still(one) for one in told)
+    where it was as far as can be seen. Where that holds for the first token and for each further one, whole answers
+    differ in nothing but their lengths."""
+    told = unmoved(figures)
+    parts = [one for one in _same(figures) if one.name in PARTS or one.unit == "share"]
+    return any(
+        bool(own) and all(tight(one) or still(one) for one in own) and (any(map(tight, typical)) or not typical)
+        for own in (told, parts if PARTS <= {one.name for one in parts} else [])
+        for typical in [[one for one in own if one.name.endswith(".p50")]]
+    )
 
 
 def still(change: Change) -> bool:
@@ -114,7 +123,8 @@ def tight(change: Change) -> bool:
     if change.low is None or change.high is None:
         return False
     if not change.relative:
-        return ratio(change) < FACTOR or (abs(change.change or 0.0) < POINTS and not _leans(change))
+        moved = abs(change.change or 0.0)
+        return moved < LEAST_STEP or ratio(change) < FACTOR or (moved < POINTS and not _leans(change))
     return change.high < WIDE and change.low > -WIDE / 2
 
 
