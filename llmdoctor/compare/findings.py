@@ -13,7 +13,8 @@ SURE = 2.5
 """Standard errors between two affected shares from which they differ: some thirty symptoms are looked at together."""
 FACTOR = 1.25
 CLUSTERED = 2.0
-"""Attempts come in clusters even where blocks of time do not show it: conversations, retries. Tasks do not."""
+"""Attempts that nothing measures come in clusters: conversations, retries. Tasks do not, and how slow and failed ones do
+is seen over blocks of time."""
 
 MEASURED_AS = {"client_timeouts": "timeout_share", "errors": "error_share", "retry_storm": "retries_per_task"}
 """Findings over all attempts whose share is a figure as well: what the figure says, tested by itself with blocks of
@@ -32,6 +33,8 @@ ABOUT = {
 OF_TIMES = frozenset({"high_ttft", "tail_latency", "slow_overall", "slow_decode", "long_queue"})
 # What a figure measures better than the number of affected attempts: more or less of it is the figure's to say.
 MEASURED = OF_TIMES | {"errors", "client_timeouts", "rate_limited", "retry_storm"}
+# One part against the rest of the same log: they come and go with the rest.
+RELATIVE = frozenset({"uneven_instances", "tail_latency", "slow_overall"})
 # About the log itself, or its course: none of them is mended by a change of the service or of its callers.
 OF_LOGS = frozenset({"log_gaps", "clock_skew", "exposed_secrets", "latency_shift"})
 
@@ -57,13 +60,13 @@ def turned(
 
 
 def asked(before: Side, after: Side) -> frozenset[str]:
-    """The quantities that the findings are about which make a side unhealthy, else those of any, else what users
-    wait for: whether that is mended is the question."""
+    """The quantities that the findings are about which make a side unhealthy, else those of any: whether they
+    are mended is the question."""
     about = {**ABOUT, **MEASURED_AS}
     found = [one for side in (before, after) for one in side.symptoms if one["state"] == "present"]
     measured = [one for one in found if one["id"] in about]
     worst = [one for one in measured if one["severity"] in ("high", "critical")]
-    return frozenset(about[one["id"]] for one in worst or measured) or frozenset({"total_ms"})
+    return frozenset(about[one["id"]] for one in worst or measured)
 
 
 def _severity(one: Turned) -> int:
@@ -76,7 +79,7 @@ def _turned(
     left, right = _row(before, name, subject), _row(after, name, subject)
     row = next(one for one in (left, right) if one and one["state"] == "present")
     sides = _seen(left), _seen(right)
-    least = 1.0 if row.get("counts") == "tasks" else CLUSTERED
+    least = 1.0 if row.get("counts") == "tasks" or name in MEASURED else CLUSTERED
     # What one place sees, another need not.
     apart = bool(left and right and left["vantage"] and right["vantage"] and left["vantage"] != right["vantage"])
     return Turned(

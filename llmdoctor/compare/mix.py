@@ -20,7 +20,9 @@ from llmdoctor.diagnose.sample import GRID, Kind, Sample
 LEAST_OF_KIND = 2
 """A kind counts as shared where both sides have so many of it."""
 COVERED = 0.6
-"""Kinds that both sides have must be this share of each, or equal mix says nothing about either."""
+"""Kinds that both sides have must be this share of one, or equal mix says nothing about either."""
+LEAST_COVERED = 0.1
+"""Of the other one, which has other requests besides; its interval is the wider for it."""
 CHANCE = 0.01
 """Two mixes are as far apart by chance as rarely as this, or they are told apart at all."""
 
@@ -125,8 +127,8 @@ def _weights(
     rows = [sum(side[key] for key in keys) for side in (first, second)]
     if not all(rows) or not all(wholes):
         return None
-    covered = min(row / whole for row, whole in zip(rows, wholes, strict=True))
-    if covered < COVERED:
+    covered, most = sorted(row / whole for row, whole in zip(rows, wholes, strict=True))
+    if most < COVERED or covered < LEAST_COVERED:
         return None
     weights = {key: first[key] / rows[0] for key in keys}
     # Kish: n rows of uneven weights vary as much as fewer of even ones.

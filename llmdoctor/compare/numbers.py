@@ -60,7 +60,7 @@ def _together(
     return stretch * math.hypot(high - low, other_high - other_low)
 
 
-def beyond_noise(p_values: Sequence[float], rate: float = 0.02) -> float:
+def beyond_noise(p_values: Sequence[float], rate: float) -> float:
     """The largest p value that counts, so that at most `rate` of what counts is chance (Benjamini and Hochberg 1995);
     below 0 where none does."""
     ordered = sorted(p_values)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from llmdoctor.compare import words
-from llmdoctor.compare.findings import ABOUT, MEASURED, MEASURED_AS, OF_LOGS, OF_TIMES
+from llmdoctor.compare.findings import ABOUT, MEASURED, MEASURED_AS, OF_LOGS, OF_TIMES, RELATIVE
 from llmdoctor.compare.speeds import Speed, speeds
 from llmdoctor.compare.values import Change, Level, Other, State, Turn, Turned, Verdict
 from llmdoctor.diagnose.values import SEVERITIES
@@ -32,8 +32,11 @@ def judge(
         and MEASURED_AS.get(one.id) not in mixed
         and not (one.id in OF_TIMES and (mixed or _seen_by_figure(one, figures)))
     ]
-    good = _any(figures, "better") or any(_counts(one, "cleared", "better") for one in turns)
-    bad = _any(figures, "worse") or any(_counts(one, "appeared", "worse") for one in turns)
+    good, bad = _any(figures, "better"), _any(figures, "worse")
+    # Where the rest got better, or worse, what only stands out from it neither appeared nor went.
+    told = turns if good == bad else [one for one in turns if one.id not in RELATIVE]
+    good = good or any(_counts(one, "cleared", "better") for one in told)
+    bad = bad or any(_counts(one, "appeared", "worse") for one in told)
     level = _level(good, bad, bool(mixed), findings, figures)
     text = " ".join(_text(level, figures, findings, changed))
     return Verdict(level, text, _longer(figures) if level == "undetermined" else _next(level, findings, after_command))

@@ -37,6 +37,7 @@ POINTS = 0.05
 """A share that moved by so much within noise moved in episodes, too few to tell."""
 LEANS = 1.28 / 1.96
 UNSURE = 1.645
+CLEAR = 2.33 / 1.96
 LEAST_STEP = 0.005
 """A share that moved by less is no change, beyond noise or not."""
 PARTS = frozenset({"ttft_ms.p50", "ttft_ms.p95", "tpot_ms.p50", "tpot_ms.p95"})
@@ -118,14 +119,16 @@ def still(change: Change) -> bool:
 
 
 def tight(change: Change) -> bool:
-    """Whether a change that matters would have been seen: of a duration by half or to twice as long; a share moved
-    little, or by little of itself."""
+    """Whether a change that matters would have been seen: of a duration by half or to twice as long, and nothing
+    that matters was all but seen; a share moved little, or by little of itself."""
     if change.low is None or change.high is None:
         return False
     if not change.relative:
         moved = abs(change.change or 0.0)
         return moved < LEAST_STEP or ratio(change) < FACTOR or (moved < POINTS and not _leans(change))
-    return change.high < WIDE and change.low > -WIDE / 2
+    moved, low, high = (math.log1p(max(one, -0.999)) for one in (change.change or 0.0, change.low, change.high))
+    clear = abs(moved) > CLEAR * (moved - low if moved > 0 else high - moved) and not still(change)
+    return change.high < WIDE and change.low > -WIDE / 2 and not clear
 
 
 def _leans(change: Change) -> bool:
