@@ -58,16 +58,19 @@ def _same(before: Side, after: Side) -> bool:
     return alike and bool(before.samples) and None not in before.plain["window"].values()
 
 
+SWAPPED: dict[Level, str] = {
+    "regression": "what is worse here got better",
+    "traded": "what is worse here got better, and what is better worse",
+    **dict.fromkeys(("fixed", "partly_fixed", "better"), "what is better here got worse"),
+}
+
+
 def _swapped(before: Side, after: Side, level: Level) -> Iterator[str]:
-    """A warning where what got worse is the older side: of a fix that is given the wrong way round, it is."""
+    """A warning where AFTER is the older side: somebody may have given them the wrong way round."""
     end, start = after.plain["window"]["to"], before.plain["window"]["from"]
-    if (
-        level in ("regression", "traded")
-        and end
-        and start
-        and datetime.fromisoformat(end) < datetime.fromisoformat(start)
-    ):
-        yield "AFTER is older than BEFORE: if you gave them the wrong way round, what is worse here got better."
+    if end and start and datetime.fromisoformat(end) < datetime.fromisoformat(start):
+        meant = SWAPPED.get(level, "before and after are to be read so")
+        yield f"AFTER is older than BEFORE: if you gave them the wrong way round, {meant}."
 
 
 def _warnings(before: Side, after: Side, changed: tuple[Other, ...], vantage: str | None) -> list[str]:

@@ -97,12 +97,14 @@ def _turned(
 
 
 def _as_measured(found: Turned, figure: Change | None) -> Turned:
-    """The finding, no longer as near its limit where the figure of the same attempts moved beyond noise. A figure that
-    is 0 on both sides has not seen what was found: proxies try again where no caller sees it."""
+    """The finding, no longer as near its limit where the figure of the same attempts moved beyond noise, and no further
+    where that is not so at equal mix. A figure that is 0 on both sides has not seen what was found: proxies try again where no caller sees it."""
     if figure is None:
         return found
     if not figure.before and not figure.after:
         return replace(found, elsewhere=True)
+    if found.turn in ("appeared", "cleared") and figure.state == "same" and figure.equal_mix and figure.equal_mix.decides:
+        return replace(found, turn="near")
     turns: dict[str, Turn] = {"worse": "appeared", "better": "cleared"}
     settled = found.turn == "near" and found.subject == "all" and figure.state in turns
     return replace(found, turn=turns[figure.state]) if settled and not found.elsewhere else found
@@ -156,8 +158,10 @@ def _moved(before: Seen, after: Seen, alike: bool, clustered: float) -> int:
     named = before if before.state == "present" else after
     if not _counted(named):
         return observed
-    # One side does not name the subject: it has had none of about as many attempts.
-    none = replace(named, affected=0)
+    # One side does not name the subject: at most all that it has were of it, of about as many attempts.
+    other = after if named is before else before
+    share = (other.affected or 0) / other.total if other.total else 0.0
+    none = replace(named, affected=round(share * (named.total or 0)))
     counts = _by_counts(named, none, clustered) if named is before else _by_counts(none, named, clustered)
     return counts if counts == observed else 0
 

@@ -14,8 +14,8 @@ OF_SIZES = frozenset({"oversized_requests"})
 LONGER = "Give longer logs (P95 needs 200 attempts a side, P99 2,000), or compare like stretches with --window."
 HELD = 4 / 3
 """Of what is fixed in part, more than a quarter is gone."""
-LEAST_HELD = 10
-"""Of fewer affected attempts a side nobody knows whether they are as many."""
+LEAST_HELD = 25
+"""Of fewer affected attempts a side, half as many would not have been seen."""
 SAME_PLACE = "Compare logs of one place: those of the same client, gateway, proxy or engine on both sides."
 
 
@@ -134,11 +134,11 @@ def _held(findings: Sequence[Turned], told: Sequence[Change]) -> bool:
     held = [one for one in had if one.before and SEVERITIES.index(one.before.severity) == worst]
     about = {{**ABOUT, **MEASURED_AS}.get(one.id) for one in had}
     near = all(words.tight(one) or words.ratio(one) < HELD for one in told if one.name.partition(".")[0] in about)
-    return bool(held) and near and all(one.turn in ("same", "near") and _as_much(one) for one in held)
+    return bool(held and told) and near and all(one.turn in ("same", "near") and _as_much(one) for one in held)
 
 
 def _as_much(one: Turned) -> bool:
-    """Whether about as large a part is affected on both sides, of ten or more; where nobody counts, it is as large."""
+    """Whether about as large a part is affected on both sides, of enough to tell; where nobody counts, it is as large."""
     sides = [side for side in (one.before, one.after) if side]
     counts = [(side.affected or 0, side.total) for side in sides if side.total and side.affected is not None]
     sizes = [affected / total for affected, total in counts] if len(counts) == 2 else [side.observed or 0 for side in sides]

@@ -101,16 +101,19 @@ def _same(figures: Sequence[Change]) -> list[Change]:
 
 
 def settled(figures: Sequence[Change]) -> bool:
-    """Whether nothing that matters can have changed: a typical duration is tight, and each other figure is tight, or is
-    where it was as far as can be seen. Where that holds for the first token and for each further one, whole answers
-    differ in nothing but their lengths."""
-    told = unmoved(figures)
+    """Whether nothing that matters can have changed. Where that holds for the first token and for each further one,
+    whole answers differ in nothing but their lengths."""
     parts = [one for one in _same(figures) if one.name in PARTS or one.unit == "share"]
-    return any(
-        bool(own) and all(tight(one) or still(one) for one in own) and (any(map(tight, typical)) or not typical)
-        for own in (told, parts if PARTS <= {one.name for one in parts} else [])
-        for typical in [[one for one in own if one.name.endswith(".p50")]]
-    )
+    return _settled(unmoved(figures)) or (PARTS <= {one.name for one in parts} and _settled(parts))
+
+
+def _settled(told: Sequence[Change]) -> bool:
+    """Whether a typical duration is tight, and each other figure is tight or, where tails are known, is where it was as
+    far as can be seen."""
+    typical = [one for one in told if one.name.endswith(".p50")]
+    tails = any(one.name.endswith(".p95") for one in told)
+    sure = all(tight(one) or (tails and still(one)) for one in told)
+    return bool(told) and sure and (any(map(tight, typical)) or not typical)
 
 
 def still(change: Change) -> bool:
