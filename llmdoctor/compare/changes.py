@@ -11,8 +11,8 @@ from llmdoctor.compare.values import Change, EqualMix, State
 from llmdoctor.diagnose.sample import Curve, Figure, Sample
 from llmdoctor.diagnose.values import six
 
-ASKED, OTHERS = 0.05, 0.02
-"""At most so many of what is called changed are chance: of what a finding is about, and of whatever else is looked at."""
+CHANCE = 0.02
+"""At most so many of what is called changed are chance."""
 FELT = frozenset({"total_ms"})
 MIX_FROM = math.log(1.05)
 """What the mix changes by less is not told apart: durations within a kind are known no better."""
@@ -71,17 +71,14 @@ def changes(before: Sample, after: Sample, asked: Collection[str] = ()) -> tuple
     itself."""
     judged = list(_each(before, after))
     first = asked or FELT
-    limits = {
-        False: _limit(judged, OTHERS),
-        True: _limit([one for one in judged if one.quantity in first], ASKED if asked else OTHERS),
-    }
+    limits = {False: _limit(judged), True: _limit([one for one in judged if one.quantity in first])}
     settled = [_settled(one, max(limits[False], limits[one.quantity in first])) for one in judged]
     found = _shifted(_survived(settled, before, after))
     return tuple(_with_spreads(found, before, after))
 
 
-def _limit(judged: Sequence[_Judged], rate: float) -> float:
-    return beyond_noise([one.p_value for judge in judged for one in (judge.decides, judge.raw) if one], rate)
+def _limit(judged: Sequence[_Judged]) -> float:
+    return beyond_noise([one.p_value for judge in judged for one in (judge.decides, judge.raw) if one], CHANCE)
 
 
 def _each(before: Sample, after: Sample) -> Iterator[_Judged]:

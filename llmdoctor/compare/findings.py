@@ -12,6 +12,8 @@ from llmdoctor.diagnose.values import SEVERITIES
 SURE = 2.5
 """Standard errors between two affected shares from which they differ: some thirty symptoms are looked at together."""
 FACTOR = 1.25
+FAR = 2.0
+"""What the worst of many shows, and what all of them show, is apart by chance as well."""
 CLUSTERED = 2.0
 """Attempts that nothing measures come in clusters: conversations, retries. Tasks do not, and how slow and failed ones do
 is seen over blocks of time."""
@@ -150,7 +152,7 @@ def _turn(before: Seen | None, after: Seen | None, alike: bool, clustered: float
 def _moved(before: Seen, after: Seen, alike: bool, clustered: float) -> int:
     """1: more than before, beyond noise; -1: less; 0: neither. By the affected attempts, and where the sides do not
     tell of the same subject, what was observed must have moved with them."""
-    observed = _by_observed(before, after)
+    observed = _by_observed(before, after, FACTOR if alike else FAR)
     if alike and _counted(before) and _counted(after):
         counts = _by_counts(before, after, clustered)
         # More that are affected less tell neither.
@@ -177,9 +179,9 @@ def _by_counts(before: Seen, after: Seen, clustered: float) -> int:
     return (1 if apart > 0 else -1) if high >= FACTOR * low and abs(apart) >= SURE else 0
 
 
-def _by_observed(before: Seen, after: Seen) -> int:
+def _by_observed(before: Seen, after: Seen, factor: float) -> int:
     """Without an interval; where a side observed nothing, that it crossed its limit must do."""
     if before.observed is None or after.observed is None:
         return 1 if after.state == "present" else -1
     low, high = sorted((abs(before.observed), abs(after.observed)))
-    return 0 if high < FACTOR * low or high == low else 1 if abs(after.observed) == high else -1
+    return 0 if high < factor * low or high == low else 1 if abs(after.observed) == high else -1

@@ -58,12 +58,24 @@ def even(before: Sample, after: Sample, name: str, values: tuple[float, float]) 
     if pair is None:
         return None
     (first, whole), (second, whole_after) = pair
+    if not _other(before, after):
+        return None
     if quantity == "cost_per_task":
         return _by_kind(first, second, (whole, whole_after), values, _mean_cost, lambda kind: kind.cost or 0.0)
     q = QUANTILES[word]
     return _by_kind(
         first, second, (whole, whole_after), values, lambda kinds: _quantile(kinds, q), lambda kind: kind.grid[MEDIAN]
     )
+
+
+def _other(before: Sample, after: Sample) -> bool:
+    """Whether the requests are others, by any kinds that they are told apart by."""
+    both = (
+        (before.total_kinds, after.total_kinds),
+        (before.first_kinds, after.first_kinds),
+        (before.pace_kinds, after.pace_kinds),
+    )
+    return any(_moved(*({_key(kind): kind.n for kind in kinds} for kinds in pair)) for pair in both)
 
 
 def _priced(sample: Sample) -> tuple[Kind, ...]:
@@ -83,8 +95,6 @@ def _by_kind(
 ) -> Even | None:
     left, right = ({_key(kind): kind for kind in kinds} for kinds in (first, second))
     counts = [{key: kind.n for key, kind in kinds.items()} for kinds in (left, right)]
-    if not _moved(*counts):
-        return None
     keys = [key for key in left if key in right and min(left[key].n, right[key].n) >= LEAST_OF_KIND]
     told = _weights(keys, counts[0], counts[1], wholes)
     if told is None:

@@ -31,6 +31,7 @@ def judge(
         if one.id not in OF_LOGS
         and MEASURED_AS.get(one.id) not in mixed
         and not (one.id in OF_TIMES and (mixed or _seen_by_figure(one, figures)))
+        and not (one.id in RELATIVE and mixed and one.subject.startswith("model="))
     ]
     good, bad = _any(figures, "better"), _any(figures, "worse")
     # Where the rest got better, or worse, what only stands out from it neither appeared nor went.

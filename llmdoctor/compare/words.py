@@ -38,8 +38,8 @@ POINTS = 0.05
 LEANS = 1.28 / 1.96
 UNSURE = 1.645
 CLEAR = 2.33 / 1.96
-LEAST_STEP = 0.005
-"""A share that moved by less is no change, beyond noise or not."""
+FEW = 0.01
+"""Shares below this on both sides break no limit: whether they moved does not matter."""
 PARTS = frozenset({"ttft_ms.p50", "ttft_ms.p95", "tpot_ms.p50", "tpot_ms.p95"})
 KINDS = ("model", "stream_share", "input_tokens", "output_tokens")
 
@@ -127,8 +127,8 @@ def tight(change: Change) -> bool:
     if change.low is None or change.high is None:
         return False
     if not change.relative:
-        moved = abs(change.change or 0.0)
-        return moved < LEAST_STEP or ratio(change) < FACTOR or (moved < POINTS and not _leans(change))
+        few = max(change.before or 0.0, change.after or 0.0) < FEW
+        return few or ratio(change) < FACTOR or (abs(change.change or 0.0) < POINTS and not _leans(change))
     moved, low, high = (math.log1p(max(one, -0.999)) for one in (change.change or 0.0, change.low, change.high))
     clear = abs(moved) > CLEAR * (moved - low if moved > 0 else high - moved) and not still(change)
     return change.high < WIDE and change.low > -WIDE / 2 and not clear
