@@ -75,9 +75,7 @@ def _severity(one: Turned) -> int:
     return max(SEVERITIES.index(seen.severity) for seen in (one.before, one.after) if seen)
 
 
-def _turned(
-    before: Side, after: Side, name: str, subject: str, clustered: float, vantage: str | None
-) -> Turned:
+def _turned(before: Side, after: Side, name: str, subject: str, clustered: float, vantage: str | None) -> Turned:
     left, right = _row(before, name, subject), _row(after, name, subject)
     row = next(one for one in (left, right) if one and one["state"] == "present")
     sides = _seen(left), _seen(right)
@@ -105,7 +103,12 @@ def _as_measured(found: Turned, figure: Change | None) -> Turned:
         return found
     if not figure.before and not figure.after:
         return replace(found, elsewhere=True)
-    if found.turn in ("appeared", "cleared") and figure.state == "same" and figure.equal_mix and figure.equal_mix.decides:
+    if (
+        found.turn in ("appeared", "cleared")
+        and figure.state == "same"
+        and figure.equal_mix
+        and figure.equal_mix.decides
+    ):
         return replace(found, turn="near")
     turns: dict[str, Turn] = {"worse": "appeared", "better": "cleared"}
     settled = found.turn == "near" and found.subject == "all" and figure.state in turns

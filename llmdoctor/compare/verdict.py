@@ -124,7 +124,9 @@ def _level(good: bool, bad: bool, mixed: bool, findings: Sequence[Turned], figur
         one.unit == "ms" and one.state != "untold" for one in figures
     )
     sure = timed and words.settled(figures)
-    return "no_change" if (sure or _held(findings, told)) and not any(map(words.is_unsure, findings)) else "undetermined"
+    return (
+        "no_change" if (sure or _held(findings, told)) and not any(map(words.is_unsure, findings)) else "undetermined"
+    )
 
 
 def _held(findings: Sequence[Turned], told: Sequence[Change]) -> bool:
@@ -142,7 +144,9 @@ def _as_much(one: Turned) -> bool:
     """Whether about as large a part is affected on both sides, of enough to tell; where nobody counts, it is as large."""
     sides = [side for side in (one.before, one.after) if side]
     counts = [(side.affected or 0, side.total) for side in sides if side.total and side.affected is not None]
-    sizes = [affected / total for affected, total in counts] if len(counts) == 2 else [side.observed or 0 for side in sides]
+    sizes = (
+        [affected / total for affected, total in counts] if len(counts) == 2 else [side.observed or 0 for side in sides]
+    )
     few = len(counts) == 2 and min(affected for affected, _ in counts) < LEAST_HELD
     return len(sizes) == 2 and not few and 0 < max(map(abs, sizes)) < HELD * min(map(abs, sizes))
 

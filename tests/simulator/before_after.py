@@ -71,11 +71,15 @@ def _eased(before: Seen, after: Seen, twin: Seen) -> float:
     for name, value in dataclasses.asdict(before).items():
         if name == "n":
             continue
-        sides = [one if isinstance(one, tuple) else (one,) for one in (value, getattr(after, name), getattr(twin, name))]
+        sides = [
+            one if isinstance(one, tuple) else (one,) for one in (value, getattr(after, name), getattr(twin, name))
+        ]
         for strong, weak, well in zip(*sides, strict=True):
             share = name not in TIMES
             if strong - well >= (0.02 if share else max(0.1, 0.5 * well)):
-                felt.append((strong - well if share else strong / max(well, 1e-3) - 1, 1 - (weak - well) / (strong - well)))
+                felt.append(
+                    (strong - well if share else strong / max(well, 1e-3) - 1, 1 - (weak - well) / (strong - well))
+                )
     return max(felt, default=(0.0, 0.0))[1]
 
 
