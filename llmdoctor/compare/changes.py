@@ -235,9 +235,9 @@ def _longer(change: Change, before: Sample, after: Sample, lost: tuple[float, fl
         found = curves.spread(own, word) if own else None
         sides.append(replace(found, lost=share) if found else None)
     one, other = sides
-    return (
-        one is not None and other is not None and curves.direction(one, other) == (1 if change.state == "worse" else -1)
-    )
+    if one is None or other is None:
+        return False
+    return curves.direction(one, other) == (1 if change.state == "worse" else -1)
 
 
 def _shifted(found: Sequence[Change]) -> list[Change]:

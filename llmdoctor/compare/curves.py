@@ -1,9 +1,9 @@
 """By which factor a duration moved: two whole distributions, beside two values of them.
 
-Of both sides together, each counted by the independent attempts that tell as much, a quantile is taken; how many of each
-lie beyond it says whether one is slower (Mood's test of the median, for any quantile). Of fixed and broken sides that is
-clear with few requests, where each quantile by itself lies anywhere between the quick and the slow ones. The interval
-holds the factors by which one side can be multiplied until the test no longer tells them apart.
+Of both sides together, each counted by the independent attempts that tell as much, a quantile is taken; how many of
+each lie beyond it says whether one is slower (Mood's test of the median, for any quantile). Of fixed and broken sides
+that is clear with few requests, where each quantile by itself lies anywhere between the quick and the slow ones. The
+interval holds the factors by which one side can be multiplied until the test no longer tells them apart.
 """
 
 import bisect
@@ -56,7 +56,7 @@ class Spread:
 
 
 def spread(curve: Curve, word: str, by: float = 0.0) -> Spread | None:
-    """The curve as it is compared at the quantile `word`, its logarithms moved by `by`. None where that is not known."""
+    """The curve as it is compared at the quantile `word`, its logarithms moved by `by`; None where it is not known."""
     known = next((one for one in curve.known if one.word == word), None)
     values = [value for value in curve.values if value is not None]
     if known is None or not values:

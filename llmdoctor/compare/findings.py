@@ -15,8 +15,8 @@ FACTOR = 1.25
 FAR = 2.0
 """What the worst of many shows, and what all of them show, is apart by chance as well."""
 CLUSTERED = 2.0
-"""Attempts that nothing measures come in clusters: conversations, retries. Tasks do not, and how slow and failed ones do
-is seen over blocks of time."""
+"""Attempts that nothing measures come in clusters: conversations, retries. Tasks do not, and how slow and failed ones
+do is seen over blocks of time."""
 
 MEASURED_AS = {"client_timeouts": "timeout_share", "errors": "error_share", "retry_storm": "retries_per_task"}
 """Findings over all attempts whose share is a figure as well: what the figure says, tested by itself with blocks of
@@ -98,17 +98,14 @@ def _turned(before: Side, after: Side, name: str, subject: str, clustered: float
 
 def _as_measured(found: Turned, figure: Change | None) -> Turned:
     """The finding, no longer as near its limit where the figure of the same attempts moved beyond noise, and no further
-    where that is not so at equal mix. A figure that is 0 on both sides has not seen what was found: proxies try again where no caller sees it."""
+    where that is not so at equal mix. A figure that is 0 on both sides has not seen what was found: proxies try again
+    where no caller sees it."""
     if figure is None:
         return found
     if not figure.before and not figure.after:
         return replace(found, elsewhere=True)
-    if (
-        found.turn in ("appeared", "cleared")
-        and figure.state == "same"
-        and figure.equal_mix
-        and figure.equal_mix.decides
-    ):
+    evened = figure.equal_mix is not None and figure.equal_mix.decides and figure.state == "same"
+    if evened and found.turn in ("appeared", "cleared"):
         return replace(found, turn="near")
     turns: dict[str, Turn] = {"worse": "appeared", "better": "cleared"}
     settled = found.turn == "near" and found.subject == "all" and figure.state in turns

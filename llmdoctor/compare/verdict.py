@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from llmdoctor.compare import words
 from llmdoctor.compare.findings import ABOUT, MEASURED, MEASURED_AS, OF_LOGS, OF_TIMES, RELATIVE
-from llmdoctor.compare.speeds import Speed, speeds
+from llmdoctor.compare.speeds import Speed, ratio, speeds
 from llmdoctor.compare.values import Change, Level, Other, State, Turn, Turned, Verdict
 from llmdoctor.diagnose.values import SEVERITIES
 
@@ -124,9 +124,8 @@ def _level(good: bool, bad: bool, mixed: bool, findings: Sequence[Turned], figur
         one.unit == "ms" and one.state != "untold" for one in figures
     )
     sure = timed and words.settled(figures)
-    return (
-        "no_change" if (sure or _held(findings, told)) and not any(map(words.is_unsure, findings)) else "undetermined"
-    )
+    unsure = any(map(words.is_unsure, findings))
+    return "no_change" if (sure or _held(findings, told)) and not unsure else "undetermined"
 
 
 def _held(findings: Sequence[Turned], told: Sequence[Change]) -> bool:
@@ -136,19 +135,22 @@ def _held(findings: Sequence[Turned], told: Sequence[Change]) -> bool:
     worst = max((SEVERITIES.index(one.before.severity) for one in had if one.before), default=0)
     held = [one for one in had if one.before and SEVERITIES.index(one.before.severity) == worst]
     about = {{**ABOUT, **MEASURED_AS}.get(one.id) for one in had}
-    near = all(words.tight(one) or words.ratio(one) < HELD for one in told if one.name.partition(".")[0] in about)
+    near = all(words.tight(one) or ratio(one) < HELD for one in told if one.name.partition(".")[0] in about)
     return bool(held and told) and near and all(one.turn in ("same", "near") and _as_much(one) for one in held)
 
 
 def _as_much(one: Turned) -> bool:
-    """Whether about as large a part is affected on both sides, of enough to tell; where nobody counts, it is as large."""
+    """Whether about as large a part is affected on both sides, of enough to tell; where nobody counts, whether what was
+    observed is about as large."""
     sides = [side for side in (one.before, one.after) if side]
     counts = [(side.affected or 0, side.total) for side in sides if side.total and side.affected is not None]
-    sizes = (
-        [affected / total for affected, total in counts] if len(counts) == 2 else [side.observed or 0 for side in sides]
-    )
-    few = len(counts) == 2 and min(affected for affected, _ in counts) < LEAST_HELD
-    return len(sizes) == 2 and not few and 0 < max(map(abs, sizes)) < HELD * min(map(abs, sizes))
+    if len(counts) == 2:
+        if min(affected for affected, _ in counts) < LEAST_HELD:
+            return False
+        sizes = [affected / total for affected, total in counts]
+    else:
+        sizes = [abs(side.observed or 0.0) for side in sides]
+    return len(sizes) == 2 and 0 < max(sizes) < HELD * min(sizes)
 
 
 def _text(

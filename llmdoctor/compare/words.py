@@ -104,7 +104,7 @@ def settled(figures: Sequence[Change]) -> bool:
     """Whether nothing that matters can have changed. Where that holds for the first token and for each further one,
     whole answers differ in nothing but their lengths."""
     parts = [one for one in _same(figures) if one.name in PARTS or one.unit == "share"]
-    return _settled(unmoved(figures)) or (PARTS <= {one.name for one in parts} and _settled(parts))
+    return _settled(unmoved(figures)) or ({one.name for one in parts} >= PARTS and _settled(parts))
 
 
 def _settled(told: Sequence[Change]) -> bool:

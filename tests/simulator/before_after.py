@@ -71,15 +71,11 @@ def _eased(before: Seen, after: Seen, twin: Seen) -> float:
     for name, value in dataclasses.asdict(before).items():
         if name == "n":
             continue
-        sides = [
-            one if isinstance(one, tuple) else (one,) for one in (value, getattr(after, name), getattr(twin, name))
-        ]
-        for strong, weak, well in zip(*sides, strict=True):
-            share = name not in TIMES
-            if strong - well >= (0.02 if share else max(0.1, 0.5 * well)):
-                felt.append(
-                    (strong - well if share else strong / max(well, 1e-3) - 1, 1 - (weak - well) / (strong - well))
-                )
+        both = (value, getattr(after, name), getattr(twin, name))
+        for strong, weak, well in zip(*(one if isinstance(one, tuple) else (one,) for one in both), strict=True):
+            more, is_time = strong - well, name in TIMES
+            if more >= (max(0.1, 0.5 * well) if is_time else 0.02):
+                felt.append((more / max(well, 1e-3) if is_time else more, 1 - (weak - well) / more))
     return max(felt, default=(0.0, 0.0))[1]
 
 
