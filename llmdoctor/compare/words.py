@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from llmdoctor.compare.findings import FACTOR, MEASURED, OF_LOGS
+from llmdoctor.compare.findings import FACTOR, MEASURED, OF_LOGS, RELATIVE
 from llmdoctor.compare.numbers import shares_differ
 from llmdoctor.compare.speeds import QUANTITIES, Speed, plain, ratio
 from llmdoctor.compare.values import Change, Level, Other, Seen, Turned
@@ -188,7 +188,7 @@ def is_unsure(one: Turned) -> bool:
     """Whether a finding that no figure measures moved within noise, but so far that nobody can say it did not: it is
     seen on one side only, seldom; or it would be so far off less than once in ten times."""
     sides = [side for side in (one.before, one.after) if side and side.affected is not None and side.total]
-    if one.turn not in ("near", "same") or one.id in MEASURED or one.id in OF_LOGS or len(sides) < 2:
+    if one.turn not in ("near", "same") or one.id in MEASURED | OF_LOGS | RELATIVE or len(sides) < 2:
         return False
     counts = [(side.affected or 0, side.total or 1) for side in sides]
     low, high = sorted(affected / total for affected, total in counts)
