@@ -86,7 +86,9 @@ def moved(before: Spread, after: Spread, value: float, stretch: float = 1.0) -> 
         there = _apart(before, after, q, outer, stretch)
         return None if there is None or -side * there < reach else outer
 
-    return Difference(value, end(-1), end(1), math.erfc(abs(apart) * NORMAL / reach / math.sqrt(2)))
+    # Between two kinds of requests a quantile may jump the other way than most of them went: that tells nothing.
+    p_value = math.erfc(abs(apart) * NORMAL / reach / math.sqrt(2)) if apart * value >= 0 else 1.0
+    return Difference(value, end(-1), end(1), p_value)
 
 
 def direction(before: Spread, after: Spread) -> int:
