@@ -47,12 +47,72 @@ def figure(comparison: Comparison, name: str) -> Change:
         (replace(TAIL, wait_share=0.12), replace(CALM, slower=1.3), "traded", "the rest pays for it"),
         (replace(CALM, n=12), replace(CALM, n=12), "undetermined", "Too few"),
         (replace(CALM, n=12), replace(CALM, n=12, slower=20), "regression", "too few for the tail"),
+        (replace(TAIL, n=400, wait_ms=12000), replace(CALM, n=400), "fixed", "the tail is fixed"),
+        (replace(TAIL, n=400, wait_share=0.16), replace(TAIL, n=400), "partly_fixed", "the tail is shorter"),
+        (replace(FEW, wait_share=0.5), replace(FEW, wait_share=0.5), "no_change", "Still there: high_ttft"),
     ],
 )
 def test_the_verdict_is_the_truth(before: Service, after: Service, level: str, says: str) -> None:
     verdict = compared(before, after).verdict
     assert verdict.level == level, verdict.text
     assert says in verdict.text
+
+
+def waiting(seed: int, which: range, ms: float = 8000) -> list[dict[str, Any]]:
+    """Attempts of which those in one stretch wait."""
+    made = rows(seed, FEW)
+    for row in made[which.start : which.stop]:
+        if row["ttft_ms"]:
+            row |= {"ttft_ms": row["ttft_ms"] + ms, "total_ms": row["total_ms"] + ms}
+    return made
+
+
+def test_one_outage_proves_nothing_and_a_fault_of_most_of_the_time_that_is_gone_is_fixed() -> None:
+    calm = told(rows(1001, FEW))
+    outage, fault = (told(waiting(1, which)) for which in (range(280, 320), range(180, 600)))
+    assert compare(outage, calm, "x").verdict.level == "undetermined"
+    assert compare(fault, calm, "x").verdict.level == "fixed"
+    assert compare(calm, fault, "x").verdict.level == "regression"
+
+
+def test_a_report_that_keeps_no_curves_is_compared_by_its_figures() -> None:
+    before, after = sides(TAIL, CALM)
+    samples = [{**one, "curves": []} for one in before.plain["samples"]]
+    old = side("old", "report", {**before.plain, "samples": samples})
+    assert compare(old, after, "x").verdict.level == "fixed"
+
+
+def test_where_the_longest_no_longer_fail_durations_are_not_worse() -> None:
+    cut, whole = ([{**row, "output_tokens": None} for row in rows(seed, FEW)] for seed in (1, 1001))
+    for row in cut:
+        if row["total_ms"] > 5000:
+            row |= {"outcome": "failed", "http_status": 504, "error_type": "timeout"}
+            row |= {"ttft_ms": None, "total_ms": 5000.0}
+    found = compare(told(cut), told(whole), "x")
+    assert figure(found, "error_share").state == "better"
+    assert (figure(found, "total_ms.p95").change or 0) > 0.25
+    assert figure(found, "total_ms.p95").state in ("same", "slight")
+    assert found.verdict.level == "fixed"
+
+
+def test_short_calls_that_are_gone_make_no_answer_slower() -> None:
+    helped = rows(1, replace(FEW, n=1800))
+    for number, row in enumerate(helped):
+        if number % 3 and row["output_tokens"]:
+            row |= {"output_tokens": 4, "total_ms": row["ttft_ms"] + 60, "input_tokens": 30}
+    found = compare(told(helped), told(rows(1001, FEW)), "x")
+    total = figure(found, "total_ms.p50")
+    assert (total.change or 0) > 0.5
+    assert total.state in ("mix", "same", "slight")
+    assert not found.regressed
+
+
+def test_after_that_is_older_is_told_whatever_came_of_it() -> None:
+    for one, other in ((TAIL, CALM), (CALM, CALM), (CALM, TAIL)):
+        before = told([{**row, "at_s": row["at_s"] + 1e5} for row in rows(1, replace(one, n=300))])
+        after = told(rows(1001, replace(other, n=300)))
+        assert any("AFTER is older than BEFORE" in one for one in compare(before, after, "x").warnings)
+        assert not any("AFTER is older" in one for one in compare(after, before, "x").warnings)
 
 
 def test_two_calm_logs_hardly_ever_differ() -> None:

@@ -14,7 +14,7 @@ from datetime import datetime
 
 from llmdoctor import __version__
 from llmdoctor.compare.changes import changes
-from llmdoctor.compare.findings import turned
+from llmdoctor.compare.findings import asked, turned
 from llmdoctor.compare.others import OUTCOMES, others
 from llmdoctor.compare.sides import Side, side
 from llmdoctor.compare.values import Comparison, Level, Other, Verdict, as_dict, to_json
@@ -27,9 +27,10 @@ def compare(before: Side, after: Side, command: str) -> Comparison:
     """Compares two sides at the outermost vantage that both have."""
     vantage = next((one.vantage for one in before.samples if after.sample(one.vantage)), None)
     first, second = before.sample(vantage), after.sample(vantage)
-    figures = changes(first, second) if first and second else ()
+    figures = changes(first, second, asked(before, after)) if first and second else ()
     changed = others(first, second) if first and second else ()
-    findings = turned(before, after, max(first.clustered, second.clustered) if first and second else 1.0, figures)
+    clustered = max(first.clustered, second.clustered) if first and second else 1.0
+    findings = turned(before, after, clustered, figures, vantage)
     places = [", ".join(one.vantage for one in side.samples) for side in (before, after)]
     apart = vantage is None and all(places)
     if _same(before, after):
@@ -57,16 +58,19 @@ def _same(before: Side, after: Side) -> bool:
     return alike and bool(before.samples) and None not in before.plain["window"].values()
 
 
+SWAPPED: dict[Level, str] = {
+    "regression": "what is worse here got better",
+    "traded": "what is worse here got better, and what is better worse",
+    **dict.fromkeys(("fixed", "partly_fixed", "better"), "what is better here got worse"),
+}
+
+
 def _swapped(before: Side, after: Side, level: Level) -> Iterator[str]:
-    """A warning where what got worse is the older side: of a fix that is given the wrong way round, it is."""
+    """A warning where AFTER is the older side: somebody may have given them the wrong way round."""
     end, start = after.plain["window"]["to"], before.plain["window"]["from"]
-    if (
-        level in ("regression", "traded")
-        and end
-        and start
-        and datetime.fromisoformat(end) < datetime.fromisoformat(start)
-    ):
-        yield "AFTER is older than BEFORE: if you gave them the wrong way round, what is worse here got better."
+    if end and start and datetime.fromisoformat(end) < datetime.fromisoformat(start):
+        meant = SWAPPED.get(level, "before and after are to be read so")
+        yield f"AFTER is older than BEFORE: if you gave them the wrong way round, {meant}."
 
 
 def _warnings(before: Side, after: Side, changed: tuple[Other, ...], vantage: str | None) -> list[str]:

@@ -1,15 +1,19 @@
 """Two samples -> what moved: each figure on both sides, its change, and whether that is beyond noise."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from llmdoctor.compare import curves
 from llmdoctor.compare.mix import Even, even
 from llmdoctor.compare.numbers import Difference, Estimate, beyond_noise, difference
 from llmdoctor.compare.values import Change, EqualMix, State
-from llmdoctor.diagnose.sample import Figure, Sample
+from llmdoctor.diagnose.sample import Curve, Figure, Sample
 from llmdoctor.diagnose.values import six
 
+CHANCE = 0.02
+"""At most so many of what is called changed are chance."""
+FELT = frozenset({"total_ms"})
 MIX_FROM = math.log(1.05)
 """What the mix changes by less is not told apart: durations within a kind are known no better."""
 
@@ -52,18 +56,29 @@ class _Judged:
     equal: Difference | None = None
 
     @property
+    def quantity(self) -> str:
+        """What it is a figure of."""
+        return self.measure.name.partition(".")[0]
+
+    @property
     def decides(self) -> Difference | None:
         return self.equal or self.raw
 
 
-def changes(before: Sample, after: Sample) -> tuple[Change, ...]:
+def changes(before: Sample, after: Sample, asked: Collection[str] = ()) -> tuple[Change, ...]:
     """Every figure that at least one side has. Those beyond noise are found together: of twenty figures one would look
-    changed by chance."""
+    changed by chance. What a finding is about (`asked`, the quantities), or what users wait for, is asked first, and by
+    itself."""
     judged = list(_each(before, after))
-    deciding = [one.p_value for judge in judged for one in (judge.decides, judge.raw) if one]
-    limit = beyond_noise(deciding)
-    found = _shifted([_settled(one, limit) for one in judged])
+    first = asked or FELT
+    limits = {False: _limit(judged), True: _limit([one for one in judged if one.quantity in first])}
+    settled = [_settled(one, max(limits[False], limits[one.quantity in first])) for one in judged]
+    found = _shifted(_survived(settled, before, after))
     return tuple(_with_spreads(found, before, after))
+
+
+def _limit(judged: Sequence[_Judged]) -> float:
+    return beyond_noise([one.p_value for judge in judged for one in (judge.decides, judge.raw) if one], CHANCE)
 
 
 def _each(before: Sample, after: Sample) -> Iterator[_Judged]:
@@ -73,10 +88,17 @@ def _each(before: Sample, after: Sample) -> Iterator[_Judged]:
         if one or other:
             known = one and other and one.value is not None and other.value is not None
             values = (one.value or 0.0, other.value or 0.0) if one and other else (0.0, 0.0)
-            yield _judge(measure, one, other, even(before, after, measure.name, values) if known else None)
+            mix = even(before, after, measure.name, values) if known else None
+            yield _judge(measure, one, other, mix, [_curve(side, measure) for side in (before, after)])
 
 
-def _judge(measure: Measure, one: Figure | None, other: Figure | None, mix: Even | None) -> _Judged:
+def _curve(side: Sample, measure: Measure) -> Curve | None:
+    return next((one for one in side.curves if one.name == measure.name.partition(".")[0]), None)
+
+
+def _judge(
+    measure: Measure, one: Figure | None, other: Figure | None, mix: Even | None, both: Sequence[Curve | None]
+) -> _Judged:
     plain = Change(
         measure.name,
         measure.unit,
@@ -94,14 +116,29 @@ def _judge(measure: Measure, one: Figure | None, other: Figure | None, mix: Even
         reason = f"{_word(measure)} needs {measure.least_rows:,} attempts a side"
         return _Judged(replace(plain, state="few", reason=reason), measure)
     sides = _estimate(one, measure.relative), _estimate(other, measure.relative)
-    raw = difference(*sides)
+    raw = _difference(measure, sides, both, (0.0, 0.0))
     change, low, high = _ends(raw, measure.relative)
     plain = replace(plain, change=change, low=low, high=high)
-    equal = _equal(measure, sides, raw, mix)
+    equal = _equal(measure, sides, raw, mix, both)
     if equal is None:
         return _Judged(plain, measure, raw)
     found, told = equal
     return _Judged(replace(plain, equal_mix=told), measure, raw, found if told.decides else None)
+
+
+def _difference(
+    measure: Measure,
+    sides: tuple[Estimate, Estimate],
+    both: Sequence[Curve | None],
+    by: tuple[float, float],
+    stretch: float = 1.0,
+) -> Difference:
+    """By the curves where both sides keep them, moved `by` so much of a logarithm, else by the ends of both values."""
+    word = measure.name.partition(".")[2]
+    spreads = [curves.spread(curve, word, move) if curve else None for curve, move in zip(both, by, strict=True)]
+    one, other = spreads
+    found = curves.moved(one, other, sides[1].value - sides[0].value, stretch) if one and other else None
+    return found or difference(*sides, stretch)
 
 
 def _estimate(figure: Figure, relative: bool) -> Estimate:
@@ -121,13 +158,14 @@ def _ends(found: Difference, relative: bool) -> tuple[float | None, float | None
 
 
 def _equal(
-    measure: Measure, sides: tuple[Estimate, Estimate], raw: Difference, mix: Even | None
+    measure: Measure, sides: tuple[Estimate, Estimate], raw: Difference, mix: Even | None, both: Sequence[Curve | None]
 ) -> tuple[Difference, EqualMix] | None:
     """The change at equal mix, its interval as wide as that of all requests, and wider for what weighting costs."""
     if mix is None:
         return None
     first, second = (_moved(*one, measure.relative) for one in zip(sides, (mix.before, mix.after), strict=True))
-    found = difference(first, second, mix.stretch)
+    by = first.value - sides[0].value, second.value - sides[1].value
+    found = _difference(measure, (first, second), both, by, mix.stretch)
     change, low, high = _ends(found, measure.relative)
     decides = abs(found.value - raw.value) >= (MIX_FROM if measure.relative else measure.least_step)
     values = six(mix.before) or 0.0, six(mix.after) or 0.0
@@ -170,6 +208,36 @@ def _state(judged: _Judged, found: Difference, limit: float) -> State:
 def _factor(one: float, other: float) -> float:
     low, high = sorted((max(one, 0.0), max(other, 0.0)))
     return math.inf if low <= 0 else high / low
+
+
+def _survived(found: Sequence[Change], before: Sample, after: Sample) -> list[Change]:
+    """What fails leaves the durations, and what takes longest fails first: where fewer fail, durations are longer for
+    no service that is slower. They are worse only if they would be with all that failed longest of all."""
+    failed = next((one for one in found if one.name == "error_share"), None)
+    turned: dict[State, State] = {"better": "worse", "worse": "better"}
+    if failed is None or failed.state not in turned:
+        return list(found)
+    lost = failed.before or 0.0, failed.after or 0.0
+    return [
+        replace(one, state="same")
+        if one.unit == "ms" and one.state == turned[failed.state] and not _longer(one, before, after, lost)
+        else one
+        for one in found
+    ]
+
+
+def _longer(change: Change, before: Sample, after: Sample, lost: tuple[float, float]) -> bool:
+    """Whether the change is as it seems with the lost ones counted."""
+    name, _, word = change.name.partition(".")
+    sides = []
+    for sample, share in zip((before, after), lost, strict=True):
+        own = next((one for one in sample.curves if one.name == name), None)
+        found = curves.spread(own, word) if own else None
+        sides.append(replace(found, lost=share) if found else None)
+    one, other = sides
+    if one is None or other is None:
+        return False
+    return curves.direction(one, other) == (1 if change.state == "worse" else -1)
 
 
 def _shifted(found: Sequence[Change]) -> list[Change]:

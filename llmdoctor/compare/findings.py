@@ -9,50 +9,77 @@ from llmdoctor.compare.sides import Side
 from llmdoctor.compare.values import Change, Seen, Turn, Turned
 from llmdoctor.diagnose.values import SEVERITIES
 
-SURE = 3.0
+SURE = 2.5
 """Standard errors between two affected shares from which they differ: some thirty symptoms are looked at together."""
 FACTOR = 1.25
-CLUSTERED = 3.0
-"""Attempts come in clusters even where blocks of time do not show it: conversations, retries. Tasks do not."""
+FAR = 2.0
+"""What the worst of many shows, and what all of them show, is apart by chance as well."""
+CLUSTERED = 2.0
+"""Attempts that nothing measures come in clusters: conversations, retries. Tasks do not, and how slow and failed ones
+do is seen over blocks of time."""
 
-MEASURED_AS = {"client_timeouts": "timeout_share", "errors": "error_share"}
+MEASURED_AS = {"client_timeouts": "timeout_share", "errors": "error_share", "retry_storm": "retries_per_task"}
 """Findings over all attempts whose share is a figure as well: what the figure says, tested by itself with blocks of
 time, holds for the finding."""
 
+# The quantity that a finding is about.
+ABOUT = {
+    "high_ttft": "ttft_ms",
+    "long_queue": "ttft_ms",
+    "burst_delivery": "ttft_ms",
+    "slow_decode": "tpot_ms",
+    "tail_latency": "total_ms",
+    "slow_overall": "total_ms",
+}
 # Findings that other requests alone bring about.
 OF_TIMES = frozenset({"high_ttft", "tail_latency", "slow_overall", "slow_decode", "long_queue"})
 # What a figure measures better than the number of affected attempts: more or less of it is the figure's to say.
 MEASURED = OF_TIMES | {"errors", "client_timeouts", "rate_limited", "retry_storm"}
+# One part against the rest of the same log: they come and go with the rest.
+RELATIVE = frozenset({"uneven_instances", "tail_latency", "slow_overall"})
 # About the log itself, or its course: none of them is mended by a change of the service or of its callers.
 OF_LOGS = frozenset({"log_gaps", "clock_skew", "exposed_secrets", "latency_shift"})
 
 Plain = Mapping[str, Any]
 
 
-def turned(before: Side, after: Side, clustered: float, figures: Sequence[Change] = ()) -> tuple[Turned, ...]:
+def turned(
+    before: Side, after: Side, clustered: float, figures: Sequence[Change] = (), vantage: str | None = None
+) -> tuple[Turned, ...]:
     """Every symptom that is present on a side, with what became of it: the worse ones and those that matter first.
-    `clustered`: so many slow attempts tell no more than one; `figures`: what was compared beside the findings."""
+    `clustered`: so many slow attempts tell no more than one; `figures`: what was compared beside the findings, at
+    `vantage`."""
     keys = dict.fromkeys(
         (one["id"], one["subject"]) for side in (before, after) for one in side.symptoms if one["state"] == "present"
     )
-    measured = {one.name: one.state for one in figures}
+    measured = {one.name: one for one in figures}
     found = [
-        _as_measured(_turned(before, after, name, subject, clustered), measured.get(MEASURED_AS.get(name, ""), ""))
+        _as_measured(_turned(before, after, name, subject, clustered, vantage), measured.get(MEASURED_AS.get(name, "")))
         for name, subject in keys
     ]
     order: tuple[Turn, ...] = ("appeared", "worse", "cleared", "better", "same", "near", "untold")
     return tuple(sorted(found, key=lambda one: (order.index(one.turn), -_severity(one), one.id, one.subject)))
 
 
+def asked(before: Side, after: Side) -> frozenset[str]:
+    """The quantities that the findings are about which make a side unhealthy, else those of any: whether they
+    are mended is the question."""
+    about = {**ABOUT, **MEASURED_AS}
+    found = [one for side in (before, after) for one in side.symptoms if one["state"] == "present"]
+    measured = [one for one in found if one["id"] in about]
+    worst = [one for one in measured if one["severity"] in ("high", "critical")]
+    return frozenset(about[one["id"]] for one in worst or measured)
+
+
 def _severity(one: Turned) -> int:
     return max(SEVERITIES.index(seen.severity) for seen in (one.before, one.after) if seen)
 
 
-def _turned(before: Side, after: Side, name: str, subject: str, clustered: float) -> Turned:
+def _turned(before: Side, after: Side, name: str, subject: str, clustered: float, vantage: str | None) -> Turned:
     left, right = _row(before, name, subject), _row(after, name, subject)
     row = next(one for one in (left, right) if one and one["state"] == "present")
     sides = _seen(left), _seen(right)
-    least = 1.0 if row.get("counts") == "tasks" else CLUSTERED
+    least = 1.0 if row.get("counts") == "tasks" or name in MEASURED else CLUSTERED
     # What one place sees, another need not.
     apart = bool(left and right and left["vantage"] and right["vantage"] and left["vantage"] != right["vantage"])
     return Turned(
@@ -65,14 +92,24 @@ def _turned(before: Side, after: Side, name: str, subject: str, clustered: float
         after=sides[1],
         cause_before=_best(before, name, subject),
         cause_after=_best(after, name, subject),
+        elsewhere=bool(vantage and row["vantage"] and row["vantage"] != vantage),
     )
 
 
-def _as_measured(found: Turned, state: str) -> Turned:
-    """The finding, no longer as near its limit where the figure of the same attempts moved beyond noise."""
+def _as_measured(found: Turned, figure: Change | None) -> Turned:
+    """The finding, no longer as near its limit where the figure of the same attempts moved beyond noise, and no further
+    where that is not so at equal mix. A figure that is 0 on both sides has not seen what was found: proxies try again
+    where no caller sees it."""
+    if figure is None:
+        return found
+    if not figure.before and not figure.after:
+        return replace(found, elsewhere=True)
+    evened = figure.equal_mix is not None and figure.equal_mix.decides and figure.state == "same"
+    if evened and found.turn in ("appeared", "cleared"):
+        return replace(found, turn="near")
     turns: dict[str, Turn] = {"worse": "appeared", "better": "cleared"}
-    settled = found.turn == "near" and found.subject == "all" and state in turns
-    return replace(found, turn=turns[state]) if settled else found
+    settled = found.turn == "near" and found.subject == "all" and figure.state in turns
+    return replace(found, turn=turns[figure.state]) if settled and not found.elsewhere else found
 
 
 def _row(side: Side, name: str, subject: str) -> Plain | None:
@@ -115,14 +152,18 @@ def _turn(before: Seen | None, after: Seen | None, alike: bool, clustered: float
 def _moved(before: Seen, after: Seen, alike: bool, clustered: float) -> int:
     """1: more than before, beyond noise; -1: less; 0: neither. By the affected attempts, and where the sides do not
     tell of the same subject, what was observed must have moved with them."""
-    observed = _by_observed(before, after)
+    observed = _by_observed(before, after, FACTOR if alike else FAR)
     if alike and _counted(before) and _counted(after):
-        return _by_counts(before, after, clustered)
+        counts = _by_counts(before, after, clustered)
+        # More that are affected less tell neither.
+        return 0 if counts * observed < 0 else counts
     named = before if before.state == "present" else after
     if not _counted(named):
         return observed
-    # One side does not name the subject: it has had none of about as many attempts.
-    none = replace(named, affected=0)
+    # One side does not name the subject: at most all that it has were of it, of about as many attempts.
+    other = after if named is before else before
+    share = (other.affected or 0) / other.total if other.total else 0.0
+    none = replace(named, affected=round(share * (named.total or 0)))
     counts = _by_counts(named, none, clustered) if named is before else _by_counts(none, named, clustered)
     return counts if counts == observed else 0
 
@@ -138,9 +179,9 @@ def _by_counts(before: Seen, after: Seen, clustered: float) -> int:
     return (1 if apart > 0 else -1) if high >= FACTOR * low and abs(apart) >= SURE else 0
 
 
-def _by_observed(before: Seen, after: Seen) -> int:
+def _by_observed(before: Seen, after: Seen, factor: float) -> int:
     """Without an interval; where a side observed nothing, that it crossed its limit must do."""
     if before.observed is None or after.observed is None:
         return 1 if after.state == "present" else -1
     low, high = sorted((abs(before.observed), abs(after.observed)))
-    return 0 if high < FACTOR * low or high == low else 1 if abs(after.observed) == high else -1
+    return 0 if high < factor * low or high == low else 1 if abs(after.observed) == high else -1

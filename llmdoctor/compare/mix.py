@@ -20,7 +20,9 @@ from llmdoctor.diagnose.sample import GRID, Kind, Sample
 LEAST_OF_KIND = 2
 """A kind counts as shared where both sides have so many of it."""
 COVERED = 0.6
-"""Kinds that both sides have must be this share of each, or equal mix says nothing about either."""
+"""Kinds that both sides have must be this share of one, or equal mix says nothing about either."""
+LEAST_COVERED = 0.1
+"""Of the other one, which has other requests besides; its interval is the wider for it."""
 CHANCE = 0.01
 """Two mixes are as far apart by chance as rarely as this, or they are told apart at all."""
 
@@ -56,12 +58,24 @@ def even(before: Sample, after: Sample, name: str, values: tuple[float, float]) 
     if pair is None:
         return None
     (first, whole), (second, whole_after) = pair
+    if not _other(before, after):
+        return None
     if quantity == "cost_per_task":
         return _by_kind(first, second, (whole, whole_after), values, _mean_cost, lambda kind: kind.cost or 0.0)
     q = QUANTILES[word]
     return _by_kind(
         first, second, (whole, whole_after), values, lambda kinds: _quantile(kinds, q), lambda kind: kind.grid[MEDIAN]
     )
+
+
+def _other(before: Sample, after: Sample) -> bool:
+    """Whether the requests are others, by any kinds that they are told apart by."""
+    both = (
+        (before.total_kinds, after.total_kinds),
+        (before.first_kinds, after.first_kinds),
+        (before.pace_kinds, after.pace_kinds),
+    )
+    return any(_moved(*({_key(kind): kind.n for kind in kinds} for kinds in pair)) for pair in both)
 
 
 def _priced(sample: Sample) -> tuple[Kind, ...]:
@@ -81,8 +95,6 @@ def _by_kind(
 ) -> Even | None:
     left, right = ({_key(kind): kind for kind in kinds} for kinds in (first, second))
     counts = [{key: kind.n for key, kind in kinds.items()} for kinds in (left, right)]
-    if not _moved(*counts):
-        return None
     keys = [key for key in left if key in right and min(left[key].n, right[key].n) >= LEAST_OF_KIND]
     told = _weights(keys, counts[0], counts[1], wholes)
     if told is None:
@@ -125,8 +137,8 @@ def _weights(
     rows = [sum(side[key] for key in keys) for side in (first, second)]
     if not all(rows) or not all(wholes):
         return None
-    covered = min(row / whole for row, whole in zip(rows, wholes, strict=True))
-    if covered < COVERED:
+    covered, most = sorted(row / whole for row, whole in zip(rows, wholes, strict=True))
+    if most < COVERED or covered < LEAST_COVERED:
         return None
     weights = {key: first[key] / rows[0] for key in keys}
     # Kish: n rows of uneven weights vary as much as fewer of even ones.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-_Z = NormalDist().inv_cdf(0.975)
+NORMAL = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def difference(before: Estimate, after: Estimate, stretch: float = 1.0) -> Diffe
     elif reach == 0:
         p_value = 0.0
     else:
-        p_value = math.erfc(_Z * abs(value) / reach / math.sqrt(2))
+        p_value = math.erfc(NORMAL * abs(value) / reach / math.sqrt(2))
     return Difference(
         value, None if below is None else value - below, None if above is None else value + above, p_value
     )
@@ -60,7 +60,7 @@ def _together(
     return stretch * math.hypot(high - low, other_high - other_low)
 
 
-def beyond_noise(p_values: Sequence[float], rate: float = 0.05) -> float:
+def beyond_noise(p_values: Sequence[float], rate: float) -> float:
     """The largest p value that counts, so that at most `rate` of what counts is chance (Benjamini and Hochberg 1995);
     below 0 where none does."""
     ordered = sorted(p_values)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmdoctor.compare.values import Source
-from llmdoctor.diagnose.sample import Endings, Figure, Kind, Sample, Trait
+from llmdoctor.diagnose.sample import Curve, Endings, Figure, Kind, Known, Sample, Trait
 from llmdoctor.errors import InputError
 
 
@@ -83,7 +83,13 @@ def _sample(plain: Mapping[str, Any]) -> Sample:
             Trait(one["name"], one["value"], tuple((str(name), int(n)) for name, n in one["values"]))
             for one in plain["traits"]
         ),
+        tuple(_curve(one) for one in plain.get("curves", ())),
     )
+
+
+def _curve(plain: Mapping[str, Any]) -> Curve:
+    known = tuple(Known(**one) for one in plain["known"])
+    return Curve(str(plain["name"]), int(plain["n"]), tuple(plain["values"]), known)
 
 
 def _kinds(plain: Sequence[Mapping[str, Any]]) -> tuple[Kind, ...]:

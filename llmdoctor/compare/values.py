@@ -97,7 +97,8 @@ class Seen:
 
 @dataclass(frozen=True)
 class Turned:
-    """What became of one finding. near: it crossed its limit, but moved no more than noise."""
+    """What became of one finding. near: it crossed its limit, but moved no more than noise. `elsewhere`: it was seen
+    where no figures are compared."""
 
     id: str
     title: str
@@ -108,6 +109,7 @@ class Turned:
     after: Seen | None
     cause_before: str | None
     cause_after: str | None
+    elsewhere: bool
 
 
 @dataclass(frozen=True)

@@ -5,22 +5,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from llmdoctor.compare import words
-from llmdoctor.compare.findings import MEASURED, MEASURED_AS, OF_LOGS, OF_TIMES
-from llmdoctor.compare.speeds import Speed, speeds
+from llmdoctor.compare.findings import ABOUT, MEASURED, MEASURED_AS, OF_LOGS, OF_TIMES, RELATIVE
+from llmdoctor.compare.speeds import Speed, ratio, speeds
 from llmdoctor.compare.values import Change, Level, Other, State, Turn, Turned, Verdict
 from llmdoctor.diagnose.values import SEVERITIES
 
-# The quantity that a finding is about.
-ABOUT = {
-    "high_ttft": "ttft_ms",
-    "long_queue": "ttft_ms",
-    "burst_delivery": "ttft_ms",
-    "slow_decode": "tpot_ms",
-    "tail_latency": "total_ms",
-    "slow_overall": "total_ms",
-}
 OF_SIZES = frozenset({"oversized_requests"})
 LONGER = "Give longer logs (P95 needs 200 attempts a side, P99 2,000), or compare like stretches with --window."
+HELD = 4 / 3
+"""Of what is fixed in part, more than a quarter is gone."""
+LEAST_HELD = 25
+"""Of fewer affected attempts a side, half as many would not have been seen."""
 SAME_PLACE = "Compare logs of one place: those of the same client, gateway, proxy or engine on both sides."
 
 
@@ -36,9 +31,13 @@ def judge(
         if one.id not in OF_LOGS
         and MEASURED_AS.get(one.id) not in mixed
         and not (one.id in OF_TIMES and (mixed or _seen_by_figure(one, figures)))
+        and not (one.id in RELATIVE and mixed and one.subject.startswith("model="))
     ]
-    good = _any(figures, "better") or any(_counts(one, "cleared", "better") for one in turns)
-    bad = _any(figures, "worse") or any(_counts(one, "appeared", "worse") for one in turns)
+    good, bad = _any(figures, "better"), _any(figures, "worse")
+    # Where the rest got better, or worse, what only stands out from it neither appeared nor went.
+    told = turns if good == bad else [one for one in turns if one.id not in RELATIVE]
+    good = good or any(_counts(one, "cleared", "better") for one in told)
+    bad = bad or any(_counts(one, "appeared", "worse") for one in told)
     level = _level(good, bad, bool(mixed), findings, figures)
     text = " ".join(_text(level, figures, findings, changed))
     return Verdict(level, text, _longer(figures) if level == "undetermined" else _next(level, findings, after_command))
@@ -83,7 +82,7 @@ def _any(figures: Sequence[Change], state: State) -> bool:
 
 
 def _counts(one: Turned, crossed: Turn, moved: Turn) -> bool:
-    return one.turn == crossed or (one.turn == moved and one.id not in MEASURED)
+    return one.turn == crossed or (one.turn == moved and (one.id not in MEASURED or one.elsewhere))
 
 
 def _seen_by_figure(one: Turned, figures: Sequence[Change]) -> bool:
@@ -124,8 +123,34 @@ def _level(good: bool, bad: bool, mixed: bool, findings: Sequence[Turned], figur
     timed = any(one.unit == "ms" for one in told) or not any(
         one.unit == "ms" and one.state != "untold" for one in figures
     )
-    sure = bool(told) and timed and all(map(words.tight, told))
-    return "no_change" if sure and not any(map(words.is_rare, findings)) else "undetermined"
+    sure = timed and words.settled(figures)
+    unsure = any(map(words.is_unsure, findings))
+    return "no_change" if (sure or _held(findings, told)) and not unsure else "undetermined"
+
+
+def _held(findings: Sequence[Turned], told: Sequence[Change]) -> bool:
+    """Whether the worst of what was found before is found as much after: then it is not fixed, however uncertain by how
+    much the rest moved."""
+    had = [one for one in findings if one.id not in OF_LOGS and one.before and one.before.state == "present"]
+    worst = max((SEVERITIES.index(one.before.severity) for one in had if one.before), default=0)
+    held = [one for one in had if one.before and SEVERITIES.index(one.before.severity) == worst]
+    about = {{**ABOUT, **MEASURED_AS}.get(one.id) for one in had}
+    near = all(words.tight(one) or ratio(one) < HELD for one in told if one.name.partition(".")[0] in about)
+    return bool(held and told) and near and all(one.turn in ("same", "near") and _as_much(one) for one in held)
+
+
+def _as_much(one: Turned) -> bool:
+    """Whether about as large a part is affected on both sides, of enough to tell; where nobody counts, whether what was
+    observed is about as large."""
+    sides = [side for side in (one.before, one.after) if side]
+    counts = [(side.affected or 0, side.total) for side in sides if side.total and side.affected is not None]
+    if len(counts) == 2:
+        if min(affected for affected, _ in counts) < LEAST_HELD:
+            return False
+        sizes = [affected / total for affected, total in counts]
+    else:
+        sizes = [abs(side.observed or 0.0) for side in sides]
+    return len(sizes) == 2 and 0 < max(sizes) < HELD * min(sizes)
 
 
 def _text(

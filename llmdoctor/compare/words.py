@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from llmdoctor.compare.findings import FACTOR, MEASURED, OF_LOGS
+from llmdoctor.compare.findings import FACTOR, MEASURED, OF_LOGS, RELATIVE
+from llmdoctor.compare.numbers import shares_differ
 from llmdoctor.compare.speeds import QUANTITIES, Speed, plain, ratio
 from llmdoctor.compare.values import Change, Level, Other, Seen, Turned
 
@@ -29,10 +30,17 @@ SENTENCES = {
     ("few", "worse"): "the tail is longer",
 }
 SUBJECTS = {"ttft_ms": "first tokens", "total_ms": "whole answers", "tpot_ms": "each token"}
+TYPICAL_FACTOR = 1.1
 WIDE = 1.0
 """An interval that reaches to twice as long, or to half, tells nothing."""
 POINTS = 0.05
 """A share that moved by so much within noise moved in episodes, too few to tell."""
+LEANS = 1.28 / 1.96
+UNSURE = 1.645
+CLEAR = 2.33 / 1.96
+FEW = 0.01
+"""Shares below this on both sides break no limit: whether they moved does not matter."""
+PARTS = frozenset({"ttft_ms.p50", "ttft_ms.p95", "tpot_ms.p50", "tpot_ms.p95"})
 KINDS = ("model", "stream_share", "input_tokens", "output_tokens")
 
 
@@ -61,7 +69,8 @@ def of_unmoved(level: Level, figures: Sequence[Change]) -> str:
     loose = [one for one in told if not tight(one)]
     times = [one for one in told if one.unit == "ms"]
     tails = [one for one in times if one.name.endswith((".p99", ".p95"))]
-    shown = max(loose, key=width, default=None) if level == "undetermined" else next(iter((*tails, *times)), None)
+    known = [one for one in (*tails, *times) if width(one) < math.inf]
+    shown = max(loose, key=width, default=None) if level == "undetermined" else next(iter(known), None)
     first = (
         "Too few, or too uneven, to say whether anything changed"
         if level == "undetermined"
@@ -77,20 +86,59 @@ def of_unmoved(level: Level, figures: Sequence[Change]) -> str:
 
 
 def unmoved(figures: Sequence[Change]) -> list[Change]:
-    """The figures that say whether nothing changed. What a token takes is in the whole answer, where that is known."""
-    told = [one for one in figures if one.state in ("same", "slight") and one.unit in ("ms", "share")]
-    whole = any(one.name.startswith("total_ms") for one in told)
-    return [one for one in told if not (whole and one.name.startswith("tpot_ms"))]
+    """The figures that say whether nothing changed. What a token takes is in the whole answer, where that is known, and
+    a P99 tells what a P95 does, with a fifth of the rows."""
+    told = _same(figures)
+    names = {one.name for one in told}
+    needless = {name.replace(".p95", ".p99") for name in names if name.endswith(".p95")}
+    if any(name.startswith("total_ms") for name in names):
+        needless |= {name for name in names if name.startswith("tpot_ms")}
+    return [one for one in told if one.name not in needless]
+
+
+def _same(figures: Sequence[Change]) -> list[Change]:
+    return [one for one in figures if one.state in ("same", "slight") and one.unit in ("ms", "share")]
+
+
+def settled(figures: Sequence[Change]) -> bool:
+    """Whether nothing that matters can have changed. Where that holds for the first token and for each further one,
+    whole answers differ in nothing but their lengths."""
+    parts = [one for one in _same(figures) if one.name in PARTS or one.unit == "share"]
+    return _settled(unmoved(figures)) or ({one.name for one in parts} >= PARTS and _settled(parts))
+
+
+def _settled(told: Sequence[Change]) -> bool:
+    """Whether a typical duration is tight, and each other figure is tight or, where tails are known, is where it was as
+    far as can be seen."""
+    typical = [one for one in told if one.name.endswith(".p50")]
+    tails = any(one.name.endswith(".p95") for one in told)
+    sure = all(tight(one) or (tails and still(one)) for one in told)
+    return bool(told) and sure and (any(map(tight, typical)) or not typical)
+
+
+def still(change: Change) -> bool:
+    """Whether it is so near to where it was that the rest of its way would not count as a change."""
+    return ratio(change) < (TYPICAL_FACTOR if change.name.endswith(".p50") else FACTOR)
 
 
 def tight(change: Change) -> bool:
-    """Whether a change that matters would have been seen: of a duration by half or to twice as long; a share moved
-    little, or by little of itself."""
+    """Whether a change that matters would have been seen: of a duration by half or to twice as long, and nothing
+    that matters was all but seen; a share moved little, or by little of itself."""
     if change.low is None or change.high is None:
         return False
     if not change.relative:
-        return abs(change.change or 0.0) < POINTS or ratio(change) < FACTOR
-    return change.high < WIDE and change.low > -WIDE / 2
+        few = max(change.before or 0.0, change.after or 0.0) < FEW
+        return few or ratio(change) < FACTOR or (abs(change.change or 0.0) < POINTS and not _leans(change))
+    moved, low, high = (math.log1p(max(one, -0.999)) for one in (change.change or 0.0, change.low, change.high))
+    clear = abs(moved) > CLEAR * (moved - low if moved > 0 else high - moved) and not still(change)
+    return change.high < WIDE and change.low > -WIDE / 2 and not clear
+
+
+def _leans(change: Change) -> bool:
+    """Whether nothing would be so far off only once in five times: too far to say that nothing changed."""
+    value, low, high = change.change or 0.0, change.low or 0.0, change.high or 0.0
+    reach = value - low if value > 0 else high - value
+    return abs(value) > LEANS * reach
 
 
 def width(change: Change) -> float:
@@ -131,17 +179,22 @@ def of_findings(level: Level, findings: Sequence[Turned]) -> Iterator[str]:
     lost = [one.id for one in findings if one.turn == "untold" and one.before and one.before.state == "present"]
     if lost and level in ("partly_fixed", "traded", "better", "fixed"):
         yield f"Cannot be told after: {listed(lost)}."
-    rare = [f"{one.id} ({_of(one.before)} before, {_of(one.after)} after)" for one in findings if is_rare(one)]
+    rare = [f"{one.id} ({_of(one.before)} before, {_of(one.after)} after)" for one in findings if is_unsure(one)]
     if rare and level == "undetermined":
-        yield f"Too few to say whether it comes and goes by chance: {listed(rare)}."
+        yield f"Too few to say whether it moved by chance: {listed(rare)}."
 
 
-def is_rare(one: Turned) -> bool:
-    """Whether a finding that no figure measures is seen on one side only, too seldom to be beyond noise."""
+def is_unsure(one: Turned) -> bool:
+    """Whether a finding that no figure measures moved within noise, but so far that nobody can say it did not: it is
+    seen on one side only, seldom; or it would be so far off less than once in ten times."""
     sides = [side for side in (one.before, one.after) if side and side.affected is not None and side.total]
-    shares = [(one.affected or 0) / (one.total or 1) for one in sides]
-    figured = one.id in MEASURED or one.id in OF_LOGS
-    return one.turn == "near" and not figured and len(shares) == 2 and min(shares) == 0 and max(shares) < POINTS
+    if one.turn not in ("near", "same") or one.id in MEASURED | OF_LOGS | RELATIVE or len(sides) < 2:
+        return False
+    counts = [(side.affected or 0, side.total or 1) for side in sides]
+    low, high = sorted(affected / total for affected, total in counts)
+    return low == 0 < high < POINTS or (
+        high >= FACTOR * low and abs(shares_differ(counts[0], counts[1], 1.0)) >= UNSURE
+    )
 
 
 def _of(seen: Seen | None) -> str:

@@ -16,7 +16,7 @@ from statistics import NormalDist
 MOST_BLOCKS = 40
 LEAST_ROWS_OF_BLOCKS = 64
 
-_Z = NormalDist().inv_cdf(0.975)
+NORMAL = NormalDist().inv_cdf(0.975)
 
 
 def count_blocks(rows: int) -> int:
@@ -56,10 +56,15 @@ def _reach(off: Sequence[float]) -> int:
 def times_error(parts: Sequence[float], wholes: Sequence[float]) -> float:
     """How many standard errors the 95 % interval reaches to each side: the normal's without blocks, else the value of
     Kiefer and Vogelsang (2005, table I) for Bartlett's weights over that part of the blocks."""
+    return NORMAL + further(parts, wholes)
+
+
+def further(parts: Sequence[float], wholes: Sequence[float]) -> float:
+    """How many standard errors further an interval reaches than the normal's, for the variance is not known well."""
     if len(wholes) < 2 or not sum(wholes):
-        return _Z
+        return 0.0
     part = (_reach(_off(parts, wholes)) + 1) / len(wholes)
-    return _Z + 2.9694 * part + 0.4160 * part**2 - 0.5324 * part**3
+    return 2.9694 * part + 0.4160 * part**2 - 0.5324 * part**3
 
 
 def of_share(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, float, float]:

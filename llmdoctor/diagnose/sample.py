@@ -8,6 +8,13 @@ from dataclasses import dataclass
 # The shares at which a kind's durations are kept: its smallest, eight between, its largest.
 GRID = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 1.0)
 
+# Where the distribution of all durations is known; an interval ends between two of them.
+SHARES = (
+    *(0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.84, 0.87),
+    *(0.9, 0.915, 0.93, 0.94, 0.95, 0.96, 0.97, 0.975, 0.98, 0.985, 0.99, 0.9925, 0.995, 0.9975, 0.999, 1.0),
+)
+QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -21,6 +28,27 @@ class Figure:
     low: float | None
     high: float | None
     n: int
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the share of attempts at or below a quantile is worth: `clustered` of them tell as little as one, and its
+    95 % interval reaches `reach` standard errors further than one of a known variance."""
+
+    word: str
+    clustered: float
+    reach: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A duration (ms) of `n` attempts at the shares of SHARES, None where callers did not wait for so long, and what
+    its quantiles are worth."""
+
+    name: str
+    n: int
+    values: tuple[float | None, ...]
+    known: tuple[Known, ...]
 
 
 @dataclass(frozen=True)
@@ -65,7 +93,7 @@ class Sample:
     """The attempts of one vantage: figures, kinds by total time, by first token and by time per token, how each model's
     attempts ended, and what else may differ. `clustered` says how many slow attempts tell as little as one, for they
     come in episodes (a variance ratio, 1 where they are independent). `totals`, `firsts` and `paces` count the attempts
-    that the kinds were made of, those beyond the longest list too."""
+    that the kinds were made of, those beyond the longest list too; `curves` hold those that failed as well."""
 
     vantage: str
     n: int
@@ -80,3 +108,4 @@ class Sample:
     pace_kinds: tuple[Kind, ...]
     endings: tuple[Endings, ...]
     traits: tuple[Trait, ...]
+    curves: tuple[Curve, ...] = ()

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from llmdoctor.diagnose import blocks
 from llmdoctor.diagnose.front import Fronts
-from llmdoctor.diagnose.sample import GRID, Endings, Figure, Kind, Sample, Trait
+from llmdoctor.diagnose.sample import GRID, QUANTILES, SHARES, Curve, Endings, Figure, Kind, Known, Sample, Trait
 from llmdoctor.diagnose.values import six
 from llmdoctor.stats.quantiles import LEAST_ROWS, MEASURED, TAKEN, curve
 from llmdoctor.store import Row, Store
@@ -14,12 +14,6 @@ MOST_VANTAGES = 3
 MOST_KINDS = 40
 MOST_VALUES = 12
 ENOUGH_ROWS = 200_000  # of more, one in k is looked at for curves, kinds and traits; counts of figures are of all
-SHOWN = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
-# Where the distribution is known; an interval ends between two of them.
-SHARES = (
-    *(0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.84, 0.87),
-    *(0.9, 0.915, 0.93, 0.94, 0.95, 0.96, 0.97, 0.975, 0.98, 0.985, 0.99, 0.9925, 0.995, 0.9975, 0.999, 1.0),
-)
 BAD = "('failed', 'incomplete', 'empty', 'rate_limited')"
 
 
@@ -39,7 +33,7 @@ def _sample(store: Store, vantage: str) -> Sample:
     block = f"(attempt_id - {first}) * {max(count, 1)} // {last - first + 1}"
     step = max(1, n // ENOUGH_ROWS)
     kinds = {name: _kinds(store, name, step) for name in TAKEN}
-    times, slow = _times(store, vantage, block, step)
+    times, curves, slow = _times(store, vantage, block, step)
     outcomes, failed = _outcomes(store, block)
     return Sample(
         vantage=vantage,
@@ -55,6 +49,7 @@ def _sample(store: Store, vantage: str) -> Sample:
         pace_kinds=kinds["tpot_ms"][1],
         endings=_endings(store),
         traits=(*_numbers(store, step), *_values(store, step)),
+        curves=curves,
     )
 
 
@@ -67,8 +62,8 @@ def _some(step: int, of: str = "") -> str:
 # --- figures
 
 
-def _times(store: Store, vantage: str, block: str, step: int) -> tuple[list[Figure], float]:
-    """The figures of durations, and how much their slow twentieth comes in episodes."""
+def _times(store: Store, vantage: str, block: str, step: int) -> tuple[list[Figure], tuple[Curve, ...], float]:
+    """The figures of durations, their curves, and how much their slow twentieth comes in episodes."""
     source = f"from ({MEASURED}) as m where vantage = '{vantage}'"
     asked = ", ".join(
         f"count({name}) as {name}_n, count_if({name} is not null and {name}_cut) as {name}_cut" for name in TAKEN
@@ -81,7 +76,7 @@ def _times(store: Store, vantage: str, block: str, step: int) -> tuple[list[Figu
     wanted = [
         (name, q, word, value)
         for name, values in curves.items()
-        for q, word in SHOWN
+        for word, q in QUANTILES.items()
         if counts[f"{name}_n"] >= LEAST_ROWS[q] and (value := values[SHARES.index(q)]) is not None
     ]
     tests = "".join(
@@ -90,14 +85,21 @@ def _times(store: Store, vantage: str, block: str, step: int) -> tuple[list[Figu
         for place, (name, _, _, value) in enumerate(wanted)
     )
     rows = store.rows(f"select {block} as block{tests} {source} group by 1 order by 1")
-    found, clustered = [], 1.0
+    found, worth, slow = [], dict[str, list[Known]](), 1.0
     for place, (name, q, word, value) in enumerate(wanted):
         below, known = [row[f"below_{place}"] for row in rows], [row[f"known_{place}"] for row in rows]
         ends = _ends(curves[name], q, below, known)
+        clustered, further = blocks.clustering(q, below, known), blocks.further(below, known)
+        worth.setdefault(name, []).append(Known(word, six(clustered) or 1.0, six(further) or 0.0))
         if word == "p95" and name != "tpot_ms":
-            clustered = max(clustered, blocks.clustering(q, below, known))
+            slow = max(slow, clustered)
         found.append(Figure(f"{name}.{word}", six(value), six(ends[0]), six(ends[1]), counts[f"{name}_n"]))
-    return found, clustered
+    made = [
+        Curve(name, counts[f"{name}_n"], tuple(map(six, values)), tuple(worth[name]))
+        for name, values in curves.items()
+        if name in worth
+    ]
+    return found, tuple(made), slow
 
 
 def _ends(
