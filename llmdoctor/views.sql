@@ -133,8 +133,8 @@ from   sides b
 left   join (select attempt_id from reruns where repeated and previous_outcome not in ('timeout', 'cancelled', 'failed', 'rate_limited')) r
        on r.attempt_id = b.attempt_id;
 
--- One row per front attempt with the part of the log that it began in: a minute, of a shorter log a twentieth. `again`: a
--- retry. `bad`: less than half as much of the part (of five attempts or more) succeeds as in the best tenth of the parts;
+-- One row per front attempt with the part of the log that it began in: a minute, of a shorter log a twentieth. `end_part`: the
+-- one that it ended in. `again`: a retry. `bad`: less than half as much of the part (of five attempts or more) succeeds as in the best tenth of the parts;
 -- `good`: at least four fifths as much.
 create view phases as
 with known as (
@@ -156,10 +156,12 @@ with known as (
     select percentile_disc(0.9) within group (order by passed) as passed from parts where attempts >= 5
 )
 select p.attempt_id, p.outcome, p.total_ms, p.again, p.part, p.width_s,
+       floor((p.at_s + p.total_ms / 1e3 - s.from_s) / nullif(p.width_s, 0)) as end_part,
        n.attempts >= 5 and n.passed < 0.5 * b.passed as bad, n.passed >= 0.8 * b.passed as good
 from   placed p
 join   parts n on n.part = p.part
-cross  join best b;
+cross  join best b
+cross  join span s;
 
 -- One row per front attempt: is it `batch` work (it has a batch id, or "batch" or "bulk" in its operation, route, caller or
 -- tenant), and does a batch call run in the part of the log that it begins in (`beside`)? A part is a minute, of a shorter
