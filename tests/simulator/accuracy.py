@@ -39,10 +39,10 @@ towards the pooled table by {weight:g} cases. full: logs that say what happened 
 Simulated incidents are evenly spread over the causes; real ones are not."""
 
 
-def tasks_of(seeds: range, rows: int) -> list[Task]:
+def tasks_of(seeds: range, rows: int, changes: Sequence[str] = tuple(CHANGES)) -> list[Task]:
     """Every scenario with every seed; the first seed of each also changed, scenarios taking turns in the profiles."""
     return [
-        Task(name, seed, rows, FIELDS, FIELDS[place % 2], tuple(CHANGES) if seed == seeds[0] and not one.pair else ())
+        Task(name, seed, rows, FIELDS, FIELDS[place % 2], tuple(changes) if seed == seeds[0] and not one.pair else ())
         for place, (name, one) in enumerate(SCENARIOS.items())
         for seed in seeds
     ]
@@ -85,6 +85,9 @@ def main() -> int:
     parser.add_argument("--report", default="100:106", help="seeds of the reporting half")
     parser.add_argument("--rows", type=int, default=900)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--changes", nargs="*", default=list(CHANGES), choices=list(CHANGES), help="changed logs that are tried too"
+    )
     parser.add_argument("--cache", type=Path, help="keeps and reuses results (of one version of the rules)")
     parser.add_argument("--write", action="store_true", help="write rules/calibration.toml")
     args = parser.parse_args()
@@ -94,7 +97,7 @@ def main() -> int:
     tuning = [Task(one.scenario, one.seed, one.rows, one.fields) for one in tasks_of(tune, args.rows)]
     known = collected(tuning, args.jobs, args.cache)
     found = tables(known)
-    held_out = collected(tasks_of(held, args.rows), args.jobs, args.cache)
+    held_out = collected(tasks_of(held, args.rows, args.changes), args.jobs, args.cache)
     told = report(held_out, lambda one, cause, score: confidence(found[one.fields], cause, score))
     print(told)
     if args.write:
