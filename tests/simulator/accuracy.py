@@ -76,7 +76,7 @@ def report(results: Sequence[Result], sure: tally.Sure) -> str:
         "Abstention (causes that the fields can tell)": tally.abstention(plain, sure),
         "Changed logs (first seed)": tally.steadiness(results),
     }
-    return "\n\n".join(f"{title}\n{'-' * len(title)}\n" + "\n".join(lines) for title, lines in parts.items())
+    return "\n\n".join(f"{title}\n{'-' * len(title)}\n" + "\n".join(lines) for title, lines in parts.items() if lines)
 
 
 def main() -> int:
