@@ -5,8 +5,6 @@ The lines that carry the attempt's id go through the same SQL as at load; the on
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import polars as pl
-
 from llmdoctor.ingest import query
 from llmdoctor.ingest.formats import Format
 from llmdoctor.ingest.job import Job
@@ -16,6 +14,7 @@ from llmdoctor.ingest.marks import Reading
 from llmdoctor.ingest.objects import parsed
 from llmdoctor.ingest.records import Content, Record
 from llmdoctor.ingest.rejects import on_lines
+from llmdoctor.stats.lines import lines_with
 from llmdoctor.store import Store
 
 _IDS = ("request_id", "response_id", "incoming_id", "trace_id", "task_id")
@@ -92,15 +91,10 @@ def _needles(wanted: dict[int, tuple[str | None, ...]]) -> list[bytes] | None:
 
 
 def _holding(content: Content, needles: list[bytes] | None) -> Iterable[Record]:
-    """The records that hold one of the needles. polars looks for all of them at once, in plain lines of UTF-8; where it
-    finds nothing, or too much, each record is looked at."""
+    """The records that hold one of the needles. Plain lines are looked through at once; where that finds nothing, or too
+    much, each record is looked at."""
     if needles and content.plain_json:
-        lines = pl.scan_lines(content.path, name="text", row_index_name="line", glob=False)
-        hit = pl.col("text").str.contains_any([one.decode() for one in needles])
-        try:
-            held = lines.filter(hit).head(_MOST + 1).collect().rows()
-        except (pl.exceptions.PolarsError, OSError):
-            held = []
+        held = lines_with(content.path, [one.decode() for one in needles], _MOST + 1)
         if 0 < len(held) <= _MOST:
             return (Record(content.above + 1 + row, text.removeprefix("\ufeff").encode()) for row, text in held)
     return (one for one in content.records() if needles is None or any(needle in one.text for needle in needles))
