@@ -91,8 +91,8 @@ def _needles(wanted: dict[int, tuple[str | None, ...]]) -> list[bytes] | None:
 
 
 def _holding(content: Content, needles: list[bytes] | None) -> Iterable[Record]:
-    """The records that hold one of the needles. Plain lines are looked through at once; where that finds nothing, or too
-    much, each record is looked at."""
+    """The records that hold one of the needles. Plain lines are looked through at once; where that finds nothing, or
+    too much, each record is looked at."""
     if needles and content.plain_json:
         held = lines_with(content.path, [one.decode() for one in needles], _MOST + 1)
         if 0 < len(held) <= _MOST:
