@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 SAMPLE ?= sample_logs/queueing
-PARALLEL := -n auto --dist worksteal
 
 .PHONY: demo test test-real lint bench accuracy floor clean
 
@@ -13,12 +12,12 @@ demo: $(VENV)/installed
 	$(BIN)/python -m tests.demo
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest $(PARALLEL)
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # Real proxies, servers and engines; installs them first. What measures live streams runs alone.
 test-real: $(VENV)/installed
 	PYTHON=$(PYTHON) bash tests/real/install.sh
-	$(BIN)/python -m pytest -o addopts="-q --strict-markers" -m "not live" $(PARALLEL) tests/real
+	$(BIN)/python -m pytest -o addopts="-q --strict-markers" -m "not live" -n auto --dist loadfile tests/real
 	$(BIN)/python -m pytest -o addopts="-q --strict-markers" -m live tests/real
 
 lint: $(VENV)/installed
