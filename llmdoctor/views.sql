@@ -134,8 +134,8 @@ left   join (select attempt_id from reruns where repeated and previous_outcome n
        on r.attempt_id = b.attempt_id;
 
 -- One row per front attempt with the part of the log that it began in: a minute, of a shorter log a twentieth. `end_part`: the
--- one that it ended in. `again`: a retry. `bad`: less than half as much of the part (of five attempts or more) succeeds as in the best tenth of the parts;
--- `good`: at least four fifths as much.
+-- one that it ended in. `again`: a retry. `bad`: less than half as much of the part (of five attempts or more) succeeds as in the
+-- best tenth of the parts; `good`: at least four fifths as much.
 create view phases as
 with known as (
     select f.attempt_id, f.outcome, f.total_ms, unix_micros(f.started_at) / 1e6 as at_s, coalesce(t.retry, f.attempt > 1, false) as again

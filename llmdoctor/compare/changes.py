@@ -89,11 +89,11 @@ def _each(before: Sample, after: Sample) -> Iterator[_Judged]:
             known = one and other and one.value is not None and other.value is not None
             values = (one.value or 0.0, other.value or 0.0) if one and other else (0.0, 0.0)
             mix = even(before, after, measure.name, values) if known else None
-            yield _judge(measure, one, other, mix, [_curve(side, measure) for side in (before, after)])
+            yield _judge(measure, one, other, mix, [_curve(side, measure.name) for side in (before, after)])
 
 
-def _curve(side: Sample, measure: Measure) -> Curve | None:
-    return next((one for one in side.curves if one.name == measure.name.partition(".")[0]), None)
+def _curve(side: Sample, figure: str) -> Curve | None:
+    return next((one for one in side.curves if one.name == figure.partition(".")[0]), None)
 
 
 def _judge(
@@ -228,10 +228,10 @@ def _survived(found: Sequence[Change], before: Sample, after: Sample) -> list[Ch
 
 def _longer(change: Change, before: Sample, after: Sample, lost: tuple[float, float]) -> bool:
     """Whether the change is as it seems with the lost ones counted."""
-    name, _, word = change.name.partition(".")
+    word = change.name.partition(".")[2]
     sides = []
     for sample, share in zip((before, after), lost, strict=True):
-        own = next((one for one in sample.curves if one.name == name), None)
+        own = _curve(sample, change.name)
         found = curves.spread(own, word) if own else None
         sides.append(replace(found, lost=share) if found else None)
     one, other = sides

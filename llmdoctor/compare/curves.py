@@ -11,7 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llmdoctor.compare.numbers import NORMAL, Difference
+from llmdoctor.compare.numbers import Difference
+from llmdoctor.diagnose.blocks import NORMAL
 from llmdoctor.diagnose.sample import QUANTILES, SHARES, Curve, Known
 
 FARTHEST = 12.0

@@ -3,9 +3,8 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
-NORMAL = NormalDist().inv_cdf(0.975)
+from llmdoctor.diagnose.blocks import NORMAL
 
 
 @dataclass(frozen=True)
