@@ -42,6 +42,39 @@ def read_files(folder: Path, files: Mapping[str, Sequence[Row]]) -> Diagnosis:
         return diagnose(store, BOOK)
 
 
+# --- two layers that retry
+
+
+def outage(waits_ms: Sequence[float]) -> list[Row]:
+    """Eighteen tasks fail until their last try, each wait up to 15 % longer or shorter; ninety succeed at once."""
+    rows: list[Row] = [{"at_s": 3 + 4.7 * number, "task_id": f"u{number}", "total_ms": 1500.0} for number in range(90)]
+    for task in range(18):
+        at_s = 23.0 * task
+        for attempt in range(len(waits_ms) + 1):
+            row = {"at_s": at_s, "task_id": f"t{task}", "attempt": attempt + 1}
+            if attempt < len(waits_ms):
+                row |= {"outcome": "failed", "http_status": 503, "error_type": "overloaded", "total_ms": 40.0}
+                at_s += 0.04 + waits_ms[attempt] * (0.85 + (task * 7 + attempt * 5) % 16 / 50) / 1e3
+            rows.append({"outcome": "completed", "http_status": 200, "total_ms": 2100.0} | row)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("waits_ms", "nested"),
+    [
+        ((300, 550, 5600), True),
+        ((300, 550, 5600, 300), True),
+        ((300, 550, 1100), False),
+        ((300, 1200, 4800), False),
+        ((300, 300, 300), False),
+    ],
+)
+def test_the_outer_layer_shows_in_its_first_wait_where_few_calls_need_a_second_one(
+    waits_ms: tuple[float, ...], nested: bool
+) -> None:
+    assert ("nested_retries" in causes(diagnosed(outage(waits_ms)))) is nested
+
+
 # --- submitted again after a timeout
 
 
