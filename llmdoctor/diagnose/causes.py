@@ -113,6 +113,7 @@ def _weighed(
     """For each finding the causes under it with their confidence. The caller of a probe is the probe: nothing is laid
     at its door."""
     rules, kinds = {rule.id: rule for rule in book.causes}, {one.id: one.kind for one in book.symptoms}
+    dimensions = {rule.dimension for rule in book.causes}
     elsewhere: dict[str, Judgement] = {}
     for (rule_id, _), found in answers.items():
         if rule_id not in skip:
@@ -127,10 +128,18 @@ def _weighed(
             if finding.id in rule.explains
             and rule.id not in skip
             and (finding.vantage, rule.layer) != ("probe", "caller")
+            and _may_be(rule, finding.subject, dimensions)
         }
         confidence = explain_away(judgements, elsewhere)
         weighed.append([(judgement, confidence[rule_id]) for rule_id, judgement in judgements.items()])
     return weighed
+
+
+def _may_be(rule: CauseRule, subject: str, dimensions: Collection[str | None]) -> bool:
+    """False where a finding is about one value of another dimension: a slow model is no slow instance, though all of its
+    instances are slow."""
+    column = subject.partition("=")[0].removeprefix("upstream_")
+    return rule.dimension is None or column not in dimensions or column == rule.dimension
 
 
 def _nothing(whole: float) -> shares.Claim | None:
