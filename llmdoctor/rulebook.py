@@ -197,6 +197,8 @@ def _pages(folders: Sequence[Path], kind: str) -> list[Page]:
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(f"{folder}: no such folder of rules")
+        if not any(any(folder.glob(name)) for name in ("symptoms/*.md", "causes/*.md", "fields.toml")):
+            raise UsageError(f"{folder}: no rules in it: their pages are looked for in its symptoms/ and causes/")
     return [
         read_page(path, shown=f"{folder.name}/{kind}/{path.name}")
         for folder in folders

@@ -97,6 +97,12 @@ def test_a_broken_page_is_named_with_file_line_and_key(old: str, new: str, line:
     assert abs(error.value.line - line) <= 1
 
 
+def test_a_folder_without_format_pages_is_told(tmp_path: Path) -> None:
+    (tmp_path / "formats").mkdir()
+    with pytest.raises(UsageError, match="no format pages in it"):
+        load_formats([tmp_path])
+
+
 def test_one_file_is_a_new_format(tmp_path: Path) -> None:
     (tmp_path / "pages").mkdir()
     (tmp_path / "pages" / "mine.md").write_text(GOOD.replace('needs = ["a"]', 'needs = ["a"]\nvantage = "engine"'))

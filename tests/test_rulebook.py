@@ -175,6 +175,13 @@ def test_a_folder_that_does_not_exist_is_told(load: Load, tmp_path: Path) -> Non
         load(directories=[tmp_path / "nowhere"])
 
 
+def test_pages_that_lie_where_nobody_looks_are_told(load: Load, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/refused.md").write_text(CAUSE, encoding="utf-8")
+    with pytest.raises(UsageError, match="mine: no rules in it: their pages are looked for in its symptoms/ and causes/"):
+        load(directories=[tmp_path / "mine"])
+
+
 # --- pages that break the contract
 
 

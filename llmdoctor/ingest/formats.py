@@ -83,7 +83,7 @@ class Format:
 
 def load_formats(dirs: Sequence[Path] = ()) -> tuple[Format, ...]:
     """The pages that come with llmdoctor, then those of `dirs` (one of the same name replaces it), by name.
-    PageError where a page breaks the contract, UsageError where a folder does not exist."""
+    PageError where a page breaks the contract, UsageError where a folder does not exist or has none."""
     found: dict[str, Format] = {}
     own = resources.files("llmdoctor").joinpath("formats")
     with resources.as_file(own) as folder:
@@ -92,7 +92,10 @@ def load_formats(dirs: Sequence[Path] = ()) -> tuple[Format, ...]:
     for extra in dirs:
         if not extra.is_dir():
             raise UsageError(f"{extra}: no such folder of format pages")
-        for path in sorted(extra.glob("*.md")):
+        pages = sorted(extra.glob("*.md"))
+        if not pages:
+            raise UsageError(f"{extra}: no format pages in it: they are its files NAME.md")
+        for path in pages:
             found[path.stem] = parse_format(read_page(path))
     return tuple(found[name] for name in sorted(found))
 
