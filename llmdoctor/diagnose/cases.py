@@ -1,10 +1,10 @@
 """A normal, a slow and a failed request of one kind, side by side, with where their time went."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from llmdoctor.diagnose.front import Fronts
 from llmdoctor.diagnose.values import Case, CaseGroup, Example, Part, Symptom, instant, six
-from llmdoctor.ingest import locate
 from llmdoctor.store import Row, Store
 
 MAX_GROUPS = 3
@@ -35,7 +35,21 @@ PICKS = {
 }
 
 
-def find_cases(store: Store, fronts: Fronts, findings: Sequence[Symptom]) -> tuple[CaseGroup, ...]:
+@dataclass(frozen=True)
+class Picked:
+    """The requests of one kind that are shown: normal, slow, failed -> a row of CHOSEN."""
+
+    vantage: str
+    title: str
+    rows: Mapping[str, Row]
+
+    @property
+    def attempts(self) -> list[int]:
+        """Their numbers."""
+        return [int(row["attempt_id"]) for row in self.rows.values()]
+
+
+def pick_cases(store: Store, fronts: Fronts, findings: Sequence[Symptom]) -> list[Picked]:
     """One group per kind (model, streamed or not) of the findings' vantages, those with most attempts first. None of
     a probe: its requests differ by place and by what was asked, and stand event by event in a picture of their own."""
     groups: list[tuple[str, str, dict[str, Row]]] = []
@@ -47,13 +61,15 @@ def find_cases(store: Store, fronts: Fronts, findings: Sequence[Symptom]) -> tup
             [MAX_GROUPS],
         )
         groups += [(vantage, _title(kind), _pick(store, kind)) for kind in kinds]
-    groups = groups[:MAX_GROUPS]
-    chosen = [int(row["attempt_id"]) for *_, rows in groups for row in rows.values()]
-    lines = locate(store, chosen) if chosen else {}
+    return [Picked(*group) for group in groups[:MAX_GROUPS]]
+
+
+def side_by_side(picked: Sequence[Picked], lines: Mapping[int, int]) -> tuple[CaseGroup, ...]:
+    """The picked requests as a report shows them, with the lines (by attempt_id) on which they stand."""
     return tuple(
-        CaseGroup(vantage, title, tuple(_case(kind, row, lines) for kind, row in rows.items()))
-        for vantage, title, rows in groups
-        if rows
+        CaseGroup(one.vantage, one.title, tuple(_case(kind, row, lines) for kind, row in one.rows.items()))
+        for one in picked
+        if one.rows
     )
 
 

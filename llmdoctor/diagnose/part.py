@@ -1,8 +1,8 @@
-"""Of a log of more than half a million attempts, the part on which causes are weighed.
+"""Of a log of more than a quarter of a million attempts, the part on which causes are weighed.
 
 Limits are judged on every row. What speaks for and against a cause is a matter of shares, and of what ran beside what:
-some hundred thousand attempts tell that as well as ten million. The part is whole minutes, so that rates and neighbours
-stay what they are.
+of a hundred thousand attempts spread evenly a share is known to a third of a percent, which no piece of evidence turns
+on. The part is whole minutes, so that rates and neighbours stay what they are.
 """
 
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from llmdoctor.diagnose.front import Fronts
 from llmdoctor.store import Store, package_sql, padded
 
-MOST = 500_000
+MOST = 250_000
 """Attempts up to which a log is weighed whole."""
 
-ENOUGH = 400_000
+ENOUGH = 200_000
 """Attempts of the part."""
 
 # What stands for a row of the log in queries; views first, `expected` is a table.
