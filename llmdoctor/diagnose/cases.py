@@ -9,12 +9,17 @@ from llmdoctor.store import Row, Store
 
 MAX_GROUPS = 3
 
+ENOUGH = 100_000
+"""Candidates of one kind among which a normal and a slow request are looked for: of more, one in k."""
+
+FAILED = "outcome in ('failed', 'timeout', 'incomplete', 'empty', 'rate_limited')"
 # Candidates of one kind: how far each is from what its tokens take, and whether it failed.
-CANDIDATES = """
+CANDIDATES = f"""
 select attempt_id, outcome, quiet, greatest(total_ms / nullif(expected_total_ms, 0),
                                             coalesce(ttft_ms / nullif(typical_ttft_ms, 0), 0)) as ratio
 from   front_expected
 where  total_ms is not null and model is not distinct from :model and stream is not distinct from :stream
+and    (attempt_id % :every = 0 or {FAILED})
 """
 # Asked of each table by itself, or all columns of all rows would be read.
 CHOSEN = """
@@ -30,8 +35,8 @@ PICKS = {
     "slow": "outcome = 'completed' and ratio >= 1.5"
     " order by abs(ratio - (select percentile_disc(0.95) within group (order by ratio) from kind"
     " where outcome = 'completed' and ratio >= 1.5)), attempt_id",
-    "failed": "outcome in ('failed', 'timeout', 'incomplete', 'empty', 'rate_limited')"
-    " order by case outcome when 'timeout' then 0 when 'failed' then 1 when 'incomplete' then 2 else 3 end, attempt_id",
+    "failed": f"{FAILED} order by"
+    " case outcome when 'timeout' then 0 when 'failed' then 1 when 'incomplete' then 2 else 3 end, attempt_id",
 }
 
 
@@ -79,7 +84,7 @@ def _title(kind: Row) -> str:
 
 
 def _pick(store: Store, kind: Row) -> dict[str, Row]:
-    store.keep("kind", CANDIDATES, kind)
+    store.keep("kind", CANDIDATES, {**kind, "every": max(1, kind["n"] // ENOUGH)})
     picked = {name: store.run(f"select attempt_id from kind where {pick} limit 1") for name, pick in PICKS.items()}
     ids = {name: rows[0][0] for name, rows in picked.items() if rows}
     found = store.rows(CHOSEN.format(ids=", ".join(map(str, ids.values())))) if ids else []

@@ -21,8 +21,8 @@ EQUAL_WITHIN = 0.05
 
 @dataclass(frozen=True)
 class Causes:
-    """The listed causes in rank order, and the attempts that are their examples; what stays unexplained; how every cause
-    rule ended and what it would need; a note where they were weighed on a part of the log."""
+    """The listed causes in rank order, and the attempts that are their examples, by cause; what stays unexplained; how
+    every cause rule ended and what it would need; a note where they were weighed on a part of the log."""
 
     listed: tuple[Cause, ...]
     examples: Mapping[str, Sequence[int]]
