@@ -1,8 +1,8 @@
-"""Of a log of more than a quarter of a million attempts, the part on which causes are weighed.
+"""Of a log of more than half a million attempts, the part on which causes are weighed.
 
 Limits are judged on every row. What speaks for and against a cause is a matter of shares, and of what ran beside what:
-of a hundred thousand attempts spread evenly a share is known to a third of a percent, which no piece of evidence turns
-on. The part is whole minutes, so that rates and neighbours stay what they are.
+some hundred thousand attempts tell that as well as ten million. The part is whole minutes, so that rates and neighbours
+stay what they are.
 """
 
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from llmdoctor.diagnose.front import Fronts
 from llmdoctor.store import Store, package_sql, padded
 
-MOST = 250_000
+MOST = 500_000
 """Attempts up to which a log is weighed whole."""
 
-ENOUGH = 200_000
-"""Attempts of the part."""
+ENOUGH = 400_000
+"""Attempts of the part at most, but for some minutes; half of them are spread evenly."""
 
 # What stands for a row of the log in queries; views first, `expected` is a table.
 SHOWN = ("attempts", "attempts_expected", "expected")
@@ -37,7 +37,8 @@ def part_of(store: Store, fronts: Fronts) -> Iterator[str | None]:
     try:
         yield (
             f"Causes were weighed on {kept:,} of {rows:,} attempts: {sum(run['minutes'] for run in chosen):,} whole"
-            " minutes, half of them where most were slow or failed, half spread evenly. Limits were judged on all."
+            " minutes, half of them or more spread evenly, the others where most were slow or failed. Limits were judged on"
+            " all."
         )
     finally:
         _swap_back(store)

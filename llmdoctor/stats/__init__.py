@@ -10,7 +10,7 @@ from llmdoctor.pairs import join_vantages
 from llmdoctor.stats.expected import write_expected, write_tried
 from llmdoctor.stats.front import set_front
 from llmdoctor.stats.implied import write_implied
-from llmdoctor.stats.quantiles import LEAST_ROWS, Quantile, cut_quantile, interval_ranks, quantile, write_quantiles
+from llmdoctor.stats.quantiles import LEAST_ROWS, Quantile, cut_quantiles, interval_ranks, quantile, write_quantiles
 from llmdoctor.stats.segments import find_changes, write_segments
 from llmdoctor.stats.silences import write_silences
 from llmdoctor.stats.slices import write_slices
@@ -20,7 +20,7 @@ from llmdoctor.store import Store, package_sql
 __all__ = [
     "LEAST_ROWS",
     "Quantile",
-    "cut_quantile",
+    "cut_quantiles",
     "find_changes",
     "find_walls",
     "interval_ranks",
