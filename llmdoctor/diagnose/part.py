@@ -37,8 +37,7 @@ def part_of(store: Store, fronts: Fronts) -> Iterator[str | None]:
     try:
         yield (
             f"Causes were weighed on {kept:,} of {rows:,} attempts: {sum(run['minutes'] for run in chosen):,} whole"
-            " minutes, half of them or more spread evenly, the others where most were slow or failed. Limits were judged on"
-            " all."
+            " minutes, most of them spread evenly, others where most were slow or failed. Limits were judged on all."
         )
     finally:
         _swap_back(store)
