@@ -2,8 +2,8 @@
 
 A million native lines, healthy and with an incident; `python -m llmdoctor analyze FILE --json /dev/null` against two
 typed `read_json` of the healthy ones into a table: of the columns that the log has, and of all canonical ones, which a
-reader needs who does not know beforehand what a log has. Each in a process of its own, interleaved. CPU seconds are those of the process, peak RSS is the kernel's.
-Measured, not asserted: machines differ, the ratios much less.
+reader needs who does not know beforehand what a log has. Each in a process of its own, interleaved. CPU seconds are
+those of the process, peak RSS is the kernel's. Measured, not asserted: machines differ, the ratios much less.
 
 What was learned: of the difference between the two reads, two thirds are the storing of empty columns and one third the
 looking for absent keys (so all are looked for, and only those that occur are stored). To prove by the bytes that no
