@@ -13,7 +13,7 @@ from llmdoctor import __version__
 from llmdoctor.diagnose.advice import advise_timeouts
 from llmdoctor.diagnose.answers import list_inputs, list_metrics, missing_fields, timeline, verdict, window
 from llmdoctor.diagnose.arrivals import arrivals
-from llmdoctor.diagnose.cases import find_cases
+from llmdoctor.diagnose.cases import pick_cases, side_by_side
 from llmdoctor.diagnose.causes import Causes, judge_causes
 from llmdoctor.diagnose.charts import pictures
 from llmdoctor.diagnose.front import Fronts
@@ -25,6 +25,7 @@ from llmdoctor.diagnose.stages import where_time_went
 from llmdoctor.diagnose.story import tell
 from llmdoctor.diagnose.symptoms import judge_symptoms
 from llmdoctor.diagnose.values import Diagnosis, RuleTally, Symptom
+from llmdoctor.ingest import locate
 from llmdoctor.rulebook import Rulebook
 from llmdoctor.stats import prepare
 from llmdoctor.store import Store
@@ -63,6 +64,10 @@ def diagnose(store: Store, book: Rulebook, options: Options | None = None) -> Di
     findings = [one for one in symptoms if one.state == "present"]
     over_time = timeline(store, fronts)
     shifts = find_shifts(store, book, findings)
+    cases = pick_cases(store, fronts, findings)
+    shown = {number for one in cases for number in one.attempts}.union(*causes.examples.values())
+    lines = locate(store, sorted(shown))
+    causes = causes.on(lines)
     return Diagnosis(
         command=options.command,
         version=__version__,
@@ -80,7 +85,7 @@ def diagnose(store: Store, book: Rulebook, options: Options | None = None) -> Di
         ),
         timeouts=advise_timeouts(store, fronts, incident=bool(findings)),
         rules=_tally(book, symptoms, causes),
-        cases=find_cases(store, fronts, findings),
+        cases=side_by_side(cases, lines),
         timeline=over_time,
         notes=(*options.notes, *causes.notes),
         settings=options.settings,

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from llmdoctor.diagnose.front import Fronts
 from llmdoctor.diagnose.values import TimeoutAdvice, six
-from llmdoctor.stats import cut_quantile
+from llmdoctor.stats import cut_quantiles
+from llmdoctor.stats.front import literal
 from llmdoctor.store import Row, Store
 
 MAX_ADVICE = 12
@@ -43,19 +44,22 @@ order  by n desc, model, route
 limit  {MAX_ADVICE}
 """  # fmt: skip
 
-# What a call took, or would at least have taken: the server's own total where the caller had left.
-SAME = "f.model is not distinct from :model and f.route is not distinct from :route"
+# What a call of each group took, or would at least have taken: the server's own total where the caller had left.
 WITH_GIVEN_UP = f"""
 with left_there as (
-    select f.attempt_id, f.total_ms from front f where {SAME} and {GIVEN_UP}
+    select f.attempt_id, f.total_ms, {{number}} as number from front f where {GIVEN_UP}
 ), told as (
-    select f.total_ms, c.server_outcome = 'completed' and c.server_total_ms > f.total_ms as later, c.server_total_ms
+    select f.number, f.total_ms, c.server_total_ms,
+           c.server_outcome = 'completed' and c.server_total_ms > f.total_ms as later
     from   left_there f
     join   calls c on c.attempt_id = f.attempt_id
+    where  f.number is not null
+), succeeded as (
+    select {{number}} as number, f.total_ms from front f where {SUCCESS}
 )
-select f.total_ms as t, false as cut from front f where {SAME} and {SUCCESS}
+select number, total_ms as t, false as cut from succeeded where number is not null
 union all
-select case when later then server_total_ms else total_ms end, later is distinct from true from told
+select number, case when later then server_total_ms else total_ms end, later is distinct from true from told
 """
 
 
@@ -67,7 +71,10 @@ def advise_timeouts(store: Store, fronts: Fronts, incident: bool) -> tuple[Timeo
         return ()
     fronts.use(fronts.vantages[0])
     groups = store.rows(GROUPS)
-    limits = [{clock: _limit(store, group, clock) for clock in CLOCKS} for group in groups]
+    totals = _totals(store, groups)
+    limits = [
+        {clock: _limit(group, clock, totals.get(number)) for clock in CLOCKS} for number, group in enumerate(groups)
+    ]
     shares = _cut_shares(store, groups, limits)
     doubt = "; of an incident: take a usual day's log for limits to keep" if incident else ""
     return tuple(_advice(*each, doubt) for each in zip(groups, limits, shares, strict=True))
@@ -99,17 +106,31 @@ def _basis(n: int) -> str:
     return f"{carried(n) * 100:g} % quantile of {n} successful requests, with a margin{doubt}"
 
 
-def _limit(store: Store, group: Row, clock: str) -> float | None:
+def _totals(store: Store, groups: Sequence[Row]) -> dict[int, float | None]:
+    """By its number, the quantile of the whole time of each group of which some were given up."""
+    wanted = {
+        number: carried(int(group["n_total_ms"]))
+        for number, group in enumerate(groups)
+        if group["given_up"] and group["n_total_ms"] >= LEAST
+    }
+    if not wanted:
+        return {}
+    cases = " ".join(
+        f"when f.model is not distinct from {literal(groups[number]['model'])}"
+        f" and f.route is not distinct from {literal(groups[number]['route'])} then {number}"
+        for number in wanted
+    )
+    return cut_quantiles(store, WITH_GIVEN_UP.format(number=f"case {cases} end"), wanted)
+
+
+def _limit(group: Row, clock: str, total: float | None) -> float | None:
+    """`total` is the quantile of the whole time where some were given up."""
     column, margin, least = CLOCKS[clock]
     n = int(group[f"n_{column}"])
     if n < LEAST:
         return None
-    quantile = carried(n)
-    if group["given_up"] and clock == "total_ms":
-        same = {"model": group["model"], "route": group["route"]}
-        value = cut_quantile(store, "given_up", WITH_GIVEN_UP, same, quantile).value
-    else:
-        value = group[f"q_{column}"][QUANTILES.index(quantile)]
+    known = group[f"q_{column}"][QUANTILES.index(carried(n))]
+    value = total if group["given_up"] and clock == "total_ms" else known
     return None if value is None else round_up(max(float(value) * margin, least))
 
 

@@ -1,20 +1,25 @@
 """A normal, a slow and a failed request of one kind, side by side, with where their time went."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from llmdoctor.diagnose.front import Fronts
 from llmdoctor.diagnose.values import Case, CaseGroup, Example, Part, Symptom, instant, six
-from llmdoctor.ingest import locate
 from llmdoctor.store import Row, Store
 
 MAX_GROUPS = 3
 
+ENOUGH = 100_000
+"""Candidates of one kind among which a normal and a slow request are looked for: of more, one in k."""
+
+FAILED = "outcome in ('failed', 'timeout', 'incomplete', 'empty', 'rate_limited')"
 # Candidates of one kind: how far each is from what its tokens take, and whether it failed.
-CANDIDATES = """
+CANDIDATES = f"""
 select attempt_id, outcome, quiet, greatest(total_ms / nullif(expected_total_ms, 0),
                                             coalesce(ttft_ms / nullif(typical_ttft_ms, 0), 0)) as ratio
 from   front_expected
 where  total_ms is not null and model is not distinct from :model and stream is not distinct from :stream
+and    (attempt_id % :every = 0 or {FAILED})
 """
 # Asked of each table by itself, or all columns of all rows would be read.
 CHOSEN = """
@@ -30,12 +35,26 @@ PICKS = {
     "slow": "outcome = 'completed' and ratio >= 1.5"
     " order by abs(ratio - (select percentile_disc(0.95) within group (order by ratio) from kind"
     " where outcome = 'completed' and ratio >= 1.5)), attempt_id",
-    "failed": "outcome in ('failed', 'timeout', 'incomplete', 'empty', 'rate_limited')"
-    " order by case outcome when 'timeout' then 0 when 'failed' then 1 when 'incomplete' then 2 else 3 end, attempt_id",
+    "failed": f"{FAILED} order by"
+    " case outcome when 'timeout' then 0 when 'failed' then 1 when 'incomplete' then 2 else 3 end, attempt_id",
 }
 
 
-def find_cases(store: Store, fronts: Fronts, findings: Sequence[Symptom]) -> tuple[CaseGroup, ...]:
+@dataclass(frozen=True)
+class Picked:
+    """The requests of one kind that are shown: normal, slow, failed -> a row of CHOSEN."""
+
+    vantage: str
+    title: str
+    rows: Mapping[str, Row]
+
+    @property
+    def attempts(self) -> list[int]:
+        """Their numbers."""
+        return [int(row["attempt_id"]) for row in self.rows.values()]
+
+
+def pick_cases(store: Store, fronts: Fronts, findings: Sequence[Symptom]) -> list[Picked]:
     """One group per kind (model, streamed or not) of the findings' vantages, those with most attempts first. None of
     a probe: its requests differ by place and by what was asked, and stand event by event in a picture of their own."""
     groups: list[tuple[str, str, dict[str, Row]]] = []
@@ -47,13 +66,15 @@ def find_cases(store: Store, fronts: Fronts, findings: Sequence[Symptom]) -> tup
             [MAX_GROUPS],
         )
         groups += [(vantage, _title(kind), _pick(store, kind)) for kind in kinds]
-    groups = groups[:MAX_GROUPS]
-    chosen = [int(row["attempt_id"]) for *_, rows in groups for row in rows.values()]
-    lines = locate(store, chosen) if chosen else {}
+    return [Picked(*group) for group in groups[:MAX_GROUPS]]
+
+
+def side_by_side(picked: Sequence[Picked], lines: Mapping[int, int]) -> tuple[CaseGroup, ...]:
+    """The picked requests as a report shows them, with the lines (by attempt_id) on which they stand."""
     return tuple(
-        CaseGroup(vantage, title, tuple(_case(kind, row, lines) for kind, row in rows.items()))
-        for vantage, title, rows in groups
-        if rows
+        CaseGroup(one.vantage, one.title, tuple(_case(kind, row, lines) for kind, row in one.rows.items()))
+        for one in picked
+        if one.rows
     )
 
 
@@ -63,7 +84,7 @@ def _title(kind: Row) -> str:
 
 
 def _pick(store: Store, kind: Row) -> dict[str, Row]:
-    store.keep("kind", CANDIDATES, kind)
+    store.keep("kind", CANDIDATES, {**kind, "every": max(1, kind["n"] // ENOUGH)})
     picked = {name: store.run(f"select attempt_id from kind where {pick} limit 1") for name, pick in PICKS.items()}
     ids = {name: rows[0][0] for name, rows in picked.items() if rows}
     found = store.rows(CHOSEN.format(ids=", ".join(map(str, ids.values())))) if ids else []

@@ -12,9 +12,8 @@ from llmdoctor.diagnose.front import Fronts
 from llmdoctor.diagnose.part import part_of
 from llmdoctor.diagnose.probing import plain, products
 from llmdoctor.diagnose.values import NOT_ASKED, SEVERITIES, Cause, Example, Fix, Symptom, Unexplained, six
-from llmdoctor.ingest import locate
 from llmdoctor.rulebook import CauseRule, Kind, Rulebook
-from llmdoctor.store import Store
+from llmdoctor.store import Row, Store
 
 EXAMPLES = 3
 EQUAL_WITHIN = 0.05
@@ -22,15 +21,30 @@ EQUAL_WITHIN = 0.05
 
 @dataclass(frozen=True)
 class Causes:
-    """The listed causes in rank order; what stays unexplained; how every cause rule ended and what it would need;
-    a note where they were weighed on a part of the log."""
+    """The listed causes in rank order, and the attempts that are their examples, by cause; what stays unexplained; how
+    every cause rule ended and what it would need; a note where they were weighed on a part of the log."""
 
     listed: tuple[Cause, ...]
+    examples: Mapping[str, Sequence[int]]
     unexplained: tuple[Unexplained, ...]
     ends: Mapping[str, str]
     missing: tuple[tuple[str, str], ...]
     considered: Mapping[str, str]
     notes: tuple[str, ...] = ()
+
+    def on(self, lines: Mapping[int, int]) -> "Causes":
+        """The same with the lines (by attempt_id) on which the examples stand."""
+        listed = tuple(
+            replace(
+                cause,
+                examples=tuple(
+                    replace(example, line=lines.get(number))
+                    for number, example in zip(self.examples[cause.id], cause.examples, strict=True)
+                ),
+            )
+            for cause in self.listed
+        )
+        return replace(self, listed=listed)
 
 
 @dataclass(frozen=True)
@@ -87,9 +101,11 @@ def judge_causes(
         if whole:
             unexplained.append(Unexplained(finding.id, finding.subject, six(left) or 0.0, six(left / whole) or 0.0))
     best = _best_of_each(candidates)
-    listed = _ranked(store, best, book.calibration)
+    examples = _examples(store, best)
+    listed = _ranked(store, best, book.calibration, examples)
     return Causes(
         listed=_with_equals(listed, best),
+        examples={cause: [int(row["attempt_id"]) for row in found] for cause, found in examples.items()},
         unexplained=tuple(unexplained),
         ends={rule.id: _end(rule, best, asked, skip) for rule in book.causes},
         missing=tuple(
@@ -159,9 +175,10 @@ def _best_of_each(candidates: Sequence[_Candidate]) -> list[_Candidate]:
     )
 
 
-def _ranked(store: Store, best: Sequence[_Candidate], tables: Mapping[str, Any]) -> list[Cause]:
+def _ranked(
+    store: Store, best: Sequence[_Candidate], tables: Mapping[str, Any], examples: Mapping[str, Sequence[Row]]
+) -> list[Cause]:
     """The order is that of the scores; the tables only say what a score is worth."""
-    examples = _examples(store, best)
     seen = products(store)
     profile = profile_of(store)
     sure = [probability(tables, profile, one.judgement.rule.id, one.finding, one.confidence) for one in best]
@@ -184,7 +201,9 @@ def _ranked(store: Store, best: Sequence[_Candidate], tables: Mapping[str, Any])
             fix=_fixes(one.judgement.rule, seen.get(one.finding.subject) or seen["all"]),
             verify=one.judgement.rule.verify,
             caveat=one.judgement.rule.caveat,
-            examples=examples[one.judgement.rule.id],
+            examples=tuple(
+                Example(row["request_id"], row["path"] or "", None) for row in examples[one.judgement.rule.id]
+            ),
         )
         for rank, (one, known) in enumerate(zip(best, sure, strict=True), 1)
     ]
@@ -196,9 +215,9 @@ def _fixes(rule: CauseRule, words: Sequence[str]) -> tuple[Fix, ...]:
     return tuple(Fix(product, text) for product, text in ordered)
 
 
-def _examples(store: Store, best: Sequence[_Candidate]) -> dict[str, tuple[Example, ...]]:
-    """The attempts that a cause claims most of, up to three each, found again in their files."""
-    rows = {
+def _examples(store: Store, best: Sequence[_Candidate]) -> dict[str, list[Row]]:
+    """The attempts that a cause claims most of, up to three each."""
+    return {
         one.judgement.rule.id: store.rows(
             "select c.attempt_id, a.request_id, i.path from claims c join attempts a using (attempt_id)"
             " left join inputs i using (input_id) where c.finding = ? and c.cause = ?"
@@ -212,12 +231,6 @@ def _examples(store: Store, best: Sequence[_Candidate]) -> dict[str, tuple[Examp
             [one.number, one.judgement.rule.id, EXAMPLES],
         )
         for one in best
-    }
-    wanted = sorted({int(row["attempt_id"]) for found in rows.values() for row in found})
-    lines = locate(store, wanted) if wanted else {}
-    return {
-        cause: tuple(Example(row["request_id"], row["path"] or "", lines.get(row["attempt_id"])) for row in found)
-        for cause, found in rows.items()
     }
 
 

@@ -106,7 +106,7 @@ class Fronts:
     def _count_other(self, vantage: str, need: str) -> int:
         """`view.column` = rows of that view where it is known, `table` = rows of that table, `a|b` = the more."""
         if "|" in need:
-            return max(self._count(vantage, (one,)) for one in need.split("|"))
+            return self._count_either(vantage, need.split("|"))
         if not re.fullmatch(r"[a-z_]+(\.[a-z_]+)?", need):
             return 0
         table, _, column = need.partition(".")
@@ -122,6 +122,15 @@ class Fronts:
                 " where a.vantage = $vantage",
             )
         return self._ask(vantage, f"select count(*) from {table} where $vantage is not null")
+
+    def _count_either(self, vantage: str, needs: Sequence[str]) -> int:
+        """The more of several counts; columns of one view in one pass."""
+        parts = [one.partition(".") for one in needs]
+        if len({view for view, *_ in parts}) > 1 or not all(column for *_, column in parts):
+            return max(self._count(vantage, (one,)) for one in needs)
+        self.use(vantage)
+        counts = ", ".join(f"count({column})" for *_, column in parts)
+        return self._ask(vantage, f"select greatest({counts}) from {parts[0][0]} where $vantage is not null")
 
     def _columns_of(self, table: str) -> frozenset[str]:
         if table not in self._tables:

@@ -15,7 +15,7 @@ MOST = 500_000
 """Attempts up to which a log is weighed whole."""
 
 ENOUGH = 400_000
-"""Attempts of the part."""
+"""Attempts of the part at most, but for some minutes; half of them are spread evenly."""
 
 # What stands for a row of the log in queries; views first, `expected` is a table.
 SHOWN = ("attempts", "attempts_expected", "expected")
@@ -37,7 +37,7 @@ def part_of(store: Store, fronts: Fronts) -> Iterator[str | None]:
     try:
         yield (
             f"Causes were weighed on {kept:,} of {rows:,} attempts: {sum(run['minutes'] for run in chosen):,} whole"
-            " minutes, half of them where most were slow or failed, half spread evenly. Limits were judged on all."
+            " minutes, most of them spread evenly, others where most were slow or failed. Limits were judged on all."
         )
     finally:
         _swap_back(store)

@@ -25,17 +25,16 @@ WITHIN = 1.25
 GAIN = 0.9
 """A change is told where the tail falls to this share of itself or below."""
 
+BUSIEST = "select model from front group by model order by count(*) desc nulls last, model limit 1"
+
 CALLS = """
-with busiest as (
-    select model from front group by model order by count(*) desc nulls last, model limit 1
-)
 select epoch_us(f.started_at) / 1000.0 as at_ms, f.expected_total_ms as work_ms, f.total_ms,
        case when f.outcome in ('timeout', 'cancelled') then f.total_ms else f.timeout_ms end as patience_ms,
        coalesce(t.retry, false) as retry
 from   front_expected f
-join   busiest b on b.model is not distinct from f.model
 left   join tries t on t.attempt_id = f.attempt_id
-where  f.started_at >= cast($since as timestamptz) and f.total_ms is not null and f.expected_total_ms is not null
+where  f.model is not distinct from $model and f.started_at >= cast($since as timestamptz)
+and    f.total_ms is not null and f.expected_total_ms is not null
 and    coalesce(f.cache_hit, false) = false and f.outcome in ('completed', 'incomplete', 'timeout', 'cancelled')
 order  by f.started_at, f.attempt_id
 limit  $most
@@ -79,7 +78,8 @@ def what_if(store: Store, fronts: Fronts, findings: Sequence[Symptom]) -> Iterat
     if about is None:
         return
     fronts.use(str(about.vantage))
-    rows = store.rows(CALLS, {"since": _before(str(about.first_at)), "most": MOST_CALLS})
+    model = store.run(BUSIEST)[0][0]
+    rows = store.rows(CALLS, {"model": model, "since": _before(str(about.first_at)), "most": MOST_CALLS})
     calls = [
         Call(
             float(row["at_ms"]),

@@ -234,12 +234,16 @@ def _numbers(store: Store, step: int) -> tuple[Trait, ...]:
 
 
 def _values(store: Store, step: int) -> tuple[Trait, ...]:
-    found = []
-    for name in ("model", "app_version", "prompt_version", "instance", "region", "route"):
-        rows = store.run(
-            f"select {name}, count(*) * {step} as n from front where {name} is not null and {_some(step)}"
-            f" group by 1 order by n desc, 1 limit {MOST_VALUES}"
-        )
-        if rows:
-            found.append(Trait(name, None, tuple((f"{name}={value}", n) for value, n in rows)))
-    return tuple(found)
+    names = ("model", "app_version", "prompt_version", "instance", "region", "route")
+    which = " ".join(f"when grouping({name}) = 0 then '{name}'" for name in names)
+    sets = ", ".join(f"({name})" for name in names)
+    rows = store.run(
+        f"select case {which} end, coalesce({', '.join(names)}) as value, count(*) * {step} as n from front"
+        f" where {_some(step)} group by grouping sets ({sets}) order by n desc, value"
+    )
+    found = {name: [(value, n) for of, value, n in rows if of == name and value is not None] for name in names}
+    return tuple(
+        Trait(name, None, tuple((f"{name}={value}", n) for value, n in values[:MOST_VALUES]))
+        for name, values in found.items()
+        if values
+    )

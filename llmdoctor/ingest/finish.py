@@ -6,6 +6,7 @@ from llmdoctor.ingest.formats import TABLES
 from llmdoctor.ingest.job import Job
 from llmdoctor.ingest.load import NEEDED
 from llmdoctor.ingest.query import literal, quoted
+from llmdoctor.stats.starts import write_ranks
 from llmdoctor.store import Store, package_sql, padded
 
 ALWAYS = NEEDED | {"time_resolution_ms", "route", "chunks", "max_gap_ms", "terminal_seen"}
@@ -70,7 +71,7 @@ def drop_doubled(store: Store, jobs: Sequence[Job]) -> list[str]:
     """Of rows equal in vantage, request_id, attempt, start and duration one stays: the one of the first file."""
     # Only rows of one start can be equal, and grouping by a hash is cheap; what it finds is compared in full.
     named = "request_id is not null and started_at is not null"
-    _rank(store)
+    write_ranks(store)
     store.script(
         f"create or replace temp table likely as select hash({_TWIN}) as h from attempts where {named} "
         "and rowid in (select r from ranks where k in (select k from ranks where n <> k)) "
@@ -98,7 +99,7 @@ def drop_doubled(store: Store, jobs: Sequence[Job]) -> list[str]:
     store.script("drop table extra; drop table twins")
     if not total:
         return []
-    _rank(store)
+    write_ranks(store)
     return [f"{total:,} doubled rows (same vantage, request, attempt, start and duration) count once."]
 
 
@@ -118,14 +119,6 @@ def remove(store: Store, numbers: str) -> None:
     if keeps_all(store):
         store.script(f"insert into left_out select * from attempts where rowid in ({numbers})")
     store.script(f"delete from attempts where rowid in ({numbers})")
-
-
-def _rank(store: Store) -> None:
-    """Fills `ranks`: rowid, place by start, and the place of the first row with the same start."""
-    store.script(
-        "create or replace temp table ranks as select rowid as r, row_number() over w as n, rank() over w as k "
-        "from attempts window w as (order by started_at nulls last)"
-    )
 
 
 def number(store: Store) -> None:
@@ -228,13 +221,3 @@ def stray(store: Store) -> list[str]:
         f"{path}: {rows:,} rows start more than a year away from the rest; is their clock right?"
         for path, rows in found
     ]
-
-
-def gaps(store: Store) -> dict[int, float]:
-    """Input -> longest time between two neighbouring starts, in milliseconds."""
-    found = store.run(
-        "select input_id, max(gap) from (select input_id, epoch_us(started_at) - epoch_us(lag(started_at) over "
-        "(partition by input_id order by started_at)) as gap from attempts where started_at is not null) "
-        "where gap is not null group by input_id"
-    )
-    return {input_id: gap / 1000.0 for input_id, gap in found}

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from llmdoctor.ingest import secrets
-from llmdoctor.ingest.finish import gaps
 from llmdoctor.ingest.job import Job
 from llmdoctor.ingest.rejects import MOST, Reject, find_rejects
+from llmdoctor.stats.starts import longest_gaps
 from llmdoctor.store import Store
 
 _NO_TEXT = ("empty", "binary", "parquet", "sqlite")
@@ -33,7 +33,7 @@ _INPUTS = (
 
 def write(store: Store, jobs: Sequence[Job]) -> None:
     """Fills `inputs`, `bad_fields` and `rejects`."""
-    silent = gaps(store)
+    silent = longest_gaps(store)
     seen = dict(
         store.run("select input_id, string_agg(distinct vantage, ', ' order by vantage) from attempts group by 1")
     )

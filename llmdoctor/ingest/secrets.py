@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from llmdoctor.ingest.unpack import Unpacked
 from llmdoctor.redact import KINDS
+from llmdoctor.stats.lines import holds_any
 from llmdoctor.store import Store
 
 MOST = 16 << 20
@@ -163,6 +164,8 @@ def _candidates(piece: bytes) -> dict[int, list[_Found]]:
     """Start of each line that may hold secrets -> what matches there."""
     low = piece.lower()
     found: dict[int, list[_Found]] = {}
+    if not holds_any(low, _TESTS):
+        return found
     for hint, tests in _TESTS.items():
         at = low.find(hint)
         while at >= 0:

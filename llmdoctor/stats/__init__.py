@@ -10,7 +10,7 @@ from llmdoctor.pairs import join_vantages
 from llmdoctor.stats.expected import write_expected, write_tried
 from llmdoctor.stats.front import set_front
 from llmdoctor.stats.implied import write_implied
-from llmdoctor.stats.quantiles import LEAST_ROWS, Quantile, cut_quantile, interval_ranks, quantile, write_quantiles
+from llmdoctor.stats.quantiles import LEAST_ROWS, Quantile, cut_quantiles, interval_ranks, quantile, write_quantiles
 from llmdoctor.stats.segments import find_changes, write_segments
 from llmdoctor.stats.silences import write_silences
 from llmdoctor.stats.slices import write_slices
@@ -20,7 +20,7 @@ from llmdoctor.store import Store, package_sql
 __all__ = [
     "LEAST_ROWS",
     "Quantile",
-    "cut_quantile",
+    "cut_quantiles",
     "find_changes",
     "find_walls",
     "interval_ranks",
@@ -36,6 +36,12 @@ create macro count_if(x) as count(case when x then 1 end);
 create macro size(x) as len(x);
 create macro explode(x) as unnest(x);
 """
+
+# Pages that judge logs and probes alike would plan these long queries again and again, for no row.
+NOT_PROBED = "".join(
+    f"create table no_{view} as select * from {view} limit 0; create or replace view {view} as select * from no_{view};"
+    for view in ("probes", "shapes")
+)
 
 
 def prepare(store: Store) -> None:
@@ -60,6 +66,8 @@ def prepare(store: Store) -> None:
     write_silences(store, vantages)
     set_front(store, vantages[0] if vantages else "client", alone)
     store.script(package_sql("views.sql"))
+    if "probe" not in found:
+        store.script(NOT_PROBED)
     write_walls(store)
 
 

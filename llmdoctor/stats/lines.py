@@ -1,6 +1,6 @@
-"""Lines of a file that hold one of several words: polars looks for all of them in one pass."""
+"""What holds one of several words: polars looks for all of them in one pass."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -14,3 +14,12 @@ def lines_with(path: Path, words: Sequence[str], most: int) -> list[tuple[int, s
         return lines.filter(pl.col("text").str.contains_any(list(words))).head(most).collect().rows()
     except (pl.exceptions.PolarsError, OSError):
         return []
+
+
+def holds_any(text: bytes, words: Collection[bytes]) -> bool:
+    """Whether one of the words may stand in a text: of one that is no UTF-8 it is not known."""
+    try:
+        whole = pl.Series([text.decode()])
+    except UnicodeDecodeError:
+        return True
+    return bool(whole.str.contains_any([word.decode() for word in words]).any())

@@ -79,11 +79,10 @@ def _ranks(n: int, q: float) -> tuple[int, int, int | None]:
     return nearest_rank(n, q), low, high if high <= n else None
 
 
-def cut_quantile(store: Store, table: str, sql: str, values: Row, q: float) -> Quantile:
-    """`quantile` of a query that returns `t` (ms) and `cut`, its `$name` parameters filled from `values`."""
-    store.keep(table, sql, values)
-    frame = pl.DataFrame(store.arrow(f"select t, cut from {table}"))
-    return quantile(frame["t"], frame["cut"], q)
+def cut_quantiles(store: Store, sql: str, wanted: Mapping[int, float]) -> dict[int, float | None]:
+    """The value of `quantile` for each `number` of a query that returns `number`, `t` (ms) and `cut`."""
+    parts = pl.DataFrame(store.arrow(sql)).partition_by("number", as_dict=True)
+    return {number: quantile(part["t"], part["cut"], wanted[number]).value for (number,), part in parts.items()}
 
 
 def _first_at_or_below(frame: pl.DataFrame, survival: float) -> float | None:
