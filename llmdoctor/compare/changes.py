@@ -13,6 +13,7 @@ from llmdoctor.diagnose.values import six
 
 CHANCE = 0.02
 """At most so many of what is called changed are chance."""
+ASKED = 0.05
 FELT = frozenset({"total_ms"})
 MIX_FROM = math.log(1.05)
 """What the mix changes by less is not told apart: durations within a kind are known no better."""
@@ -35,7 +36,7 @@ MEASURES = (
     *(
         Measure(f"{name}.{word}", "ms", True, rows, factor, step)
         for name, step in (("ttft_ms", 50.0), ("total_ms", 50.0), ("tpot_ms", 2.0))
-        for word, rows, factor in (("p50", 6, 1.1), ("p95", 200, 1.25), ("p99", 2000, 1.25))
+        for word, rows, factor in (("p50", 6, 1.25), ("p95", 200, 1.25), ("p99", 2000, 1.25))
         if (name, word) != ("tpot_ms", "p99")
     ),
     Measure("timeout_share", "share", False, 6, 1.25, 0.005),
@@ -71,14 +72,14 @@ def changes(before: Sample, after: Sample, asked: Collection[str] = ()) -> tuple
     itself."""
     judged = list(_each(before, after))
     first = asked or FELT
-    limits = {False: _limit(judged), True: _limit([one for one in judged if one.quantity in first])}
+    limits = {False: _limit(judged, CHANCE), True: _limit([one for one in judged if one.quantity in first], ASKED)}
     settled = [_settled(one, max(limits[False], limits[one.quantity in first])) for one in judged]
     found = _shifted(_survived(settled, before, after))
     return tuple(_with_spreads(found, before, after))
 
 
-def _limit(judged: Sequence[_Judged]) -> float:
-    return beyond_noise([one.p_value for judge in judged for one in (judge.decides, judge.raw) if one], CHANCE)
+def _limit(judged: Sequence[_Judged], chance: float) -> float:
+    return beyond_noise([one.p_value for judge in judged for one in (judge.decides, judge.raw) if one], chance)
 
 
 def _each(before: Sample, after: Sample) -> Iterator[_Judged]:

@@ -18,7 +18,12 @@ CLUSTERED = 2.0
 """Attempts that nothing measures come in clusters: conversations, retries. Tasks do not, and how slow and failed ones
 do is seen over blocks of time."""
 
-MEASURED_AS = {"client_timeouts": "timeout_share", "errors": "error_share", "retry_storm": "retries_per_task"}
+MEASURED_AS = {
+    "client_timeouts": "timeout_share",
+    "errors": "error_share",
+    "rate_limited": "error_share",
+    "retry_storm": "retries_per_task",
+}
 """Findings over all attempts whose share is a figure as well: what the figure says, tested by itself with blocks of
 time, holds for the finding."""
 

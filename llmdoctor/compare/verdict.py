@@ -12,10 +12,6 @@ from llmdoctor.diagnose.values import SEVERITIES
 
 OF_SIZES = frozenset({"oversized_requests"})
 LONGER = "Give longer logs (P95 needs 200 attempts a side, P99 2,000), or compare like stretches with --window."
-HELD = 4 / 3
-"""Of what is fixed in part, more than a quarter is gone."""
-LEAST_HELD = 25
-"""Of fewer affected attempts a side, half as many would not have been seen."""
 SAME_PLACE = "Compare logs of one place: those of the same client, gateway, proxy or engine on both sides."
 
 
@@ -123,34 +119,18 @@ def _level(good: bool, bad: bool, mixed: bool, findings: Sequence[Turned], figur
     timed = any(one.unit == "ms" for one in told) or not any(
         one.unit == "ms" and one.state != "untold" for one in figures
     )
-    sure = timed and words.settled(figures)
-    unsure = any(map(words.is_unsure, findings))
-    return "no_change" if (sure or _held(findings, told)) and not unsure else "undetermined"
+    sure = timed and words.settled(figures) and not any(map(words.is_unsure, findings))
+    return "no_change" if told and (sure or _held(findings)) else "undetermined"
 
 
-def _held(findings: Sequence[Turned], told: Sequence[Change]) -> bool:
-    """Whether the worst of what was found before is found as much after: then it is not fixed, however uncertain by how
-    much the rest moved."""
-    had = [one for one in findings if one.id not in OF_LOGS and one.before and one.before.state == "present"]
-    worst = max((SEVERITIES.index(one.before.severity) for one in had if one.before), default=0)
-    held = [one for one in had if one.before and SEVERITIES.index(one.before.severity) == worst]
-    about = {{**ABOUT, **MEASURED_AS}.get(one.id) for one in had}
-    near = all(words.tight(one) or ratio(one) < HELD for one in told if one.name.partition(".")[0] in about)
-    return bool(held and told) and near and all(one.turn in ("same", "near") and _as_much(one) for one in held)
-
-
-def _as_much(one: Turned) -> bool:
-    """Whether about as large a part is affected on both sides, of enough to tell; where nobody counts, whether what was
-    observed is about as large."""
-    sides = [side for side in (one.before, one.after) if side]
-    counts = [(side.affected or 0, side.total) for side in sides if side.total and side.affected is not None]
-    if len(counts) == 2:
-        if min(affected for affected, _ in counts) < LEAST_HELD:
-            return False
-        sizes = [affected / total for affected, total in counts]
-    else:
-        sizes = [abs(side.observed or 0.0) for side in sides]
-    return len(sizes) == 2 and 0 < max(sizes) < HELD * min(sizes)
+def _held(findings: Sequence[Turned]) -> bool:
+    """Whether the worst of what was found before is found after as well, or nothing of a service on either side: it is
+    not fixed and not broken, however uncertain by how much the rest moved."""
+    own = [one for one in findings if one.id not in OF_LOGS]
+    had = [one.before for one in own if one.before and one.before.state == "present"]
+    worst = max((SEVERITIES.index(one.severity) for one in had), default=0)
+    held = [one for one in own if one.before in had and one.before and SEVERITIES.index(one.before.severity) == worst]
+    return bool(held) and all(one.after and one.after.state == "present" for one in held)
 
 
 def _text(
