@@ -7,6 +7,7 @@ from typing import Any
 from llmdoctor.compare.numbers import shares_differ
 from llmdoctor.compare.sides import Side
 from llmdoctor.compare.values import Change, Seen, Turn, Turned
+from llmdoctor.diagnose.sample import QUANTILES, Curve, Sample
 from llmdoctor.diagnose.values import SEVERITIES
 
 SURE = 2.5
@@ -49,17 +50,16 @@ Plain = Mapping[str, Any]
 
 
 def turned(
-    before: Side, after: Side, clustered: float, figures: Sequence[Change] = (), vantage: str | None = None
+    before: Side, after: Side, figures: Sequence[Change] = (), vantage: str | None = None
 ) -> tuple[Turned, ...]:
     """Every symptom that is present on a side, with what became of it: the worse ones and those that matter first.
-    `clustered`: so many slow attempts tell no more than one; `figures`: what was compared beside the findings, at
-    `vantage`."""
+    `figures`: what was compared beside the findings, at `vantage`."""
     keys = dict.fromkeys(
         (one["id"], one["subject"]) for side in (before, after) for one in side.symptoms if one["state"] == "present"
     )
     measured = {one.name: one for one in figures}
     found = [
-        _as_measured(_turned(before, after, name, subject, clustered, vantage), measured.get(MEASURED_AS.get(name, "")))
+        _as_measured(_turned(before, after, name, subject, vantage), measured.get(MEASURED_AS.get(name, "")))
         for name, subject in keys
     ]
     order: tuple[Turn, ...] = ("appeared", "worse", "cleared", "better", "same", "near", "untold")
@@ -80,10 +80,12 @@ def _severity(one: Turned) -> int:
     return max(SEVERITIES.index(seen.severity) for seen in (one.before, one.after) if seen)
 
 
-def _turned(before: Side, after: Side, name: str, subject: str, clustered: float, vantage: str | None) -> Turned:
+def _turned(before: Side, after: Side, name: str, subject: str, vantage: str | None) -> Turned:
     left, right = _row(before, name, subject), _row(after, name, subject)
     row = next(one for one in (left, right) if one and one["state"] == "present")
     sides = _seen(left), _seen(right)
+    samples = [one for one in (before.sample(vantage), after.sample(vantage)) if one]
+    clustered = max(_clustered(one, name, seen) for one, seen in zip(samples, sides)) if len(samples) == 2 else 1.0
     least = 1.0 if row.get("counts") == "tasks" or name in MEASURED else CLUSTERED
     # What one place sees, another need not.
     apart = bool(left and right and left["vantage"] and right["vantage"] and left["vantage"] != right["vantage"])
@@ -99,6 +101,23 @@ def _turned(before: Side, after: Side, name: str, subject: str, clustered: float
         cause_after=_best(after, name, subject),
         elsewhere=bool(vantage and row["vantage"] and row["vantage"] != vantage),
     )
+
+
+def _clustered(sample: Sample, name: str, seen: Seen | None) -> float:
+    """So many affected attempts of a side tell no more than one: as many as those beyond the quantiles of what the
+    finding is about between which its share lies, else as the slow and failed ones do."""
+    about = {"ttft_ms", "total_ms"} if name in RELATIVE else {ABOUT.get(name)}
+    curves = [one for one in sample.curves if one.name in about]
+    if not curves or seen is None or not _counted(seen):
+        return sample.clustered
+    share = 1 - (seen.affected or 0) / (seen.total or 1)
+    return max(_worth(one, share) for one in curves)
+
+
+def _worth(curve: Curve, share: float) -> float:
+    known = [(QUANTILES[one.word], one.clustered) for one in curve.known]
+    below, above = [one for one in known if one[0] <= share], [one for one in known if one[0] >= share]
+    return max(worth for _, worth in (*below[-1:], *above[:1]))
 
 
 def _as_measured(found: Turned, figure: Change | None) -> Turned:

@@ -12,6 +12,8 @@ from llmdoctor.diagnose.values import SEVERITIES
 
 OF_SIZES = frozenset({"oversized_requests"})
 LONGER = "Give longer logs (P95 needs 200 attempts a side, P99 2,000), or compare like stretches with --window."
+SEEN = 1.1
+"""A tail that moved by less is where it was."""
 SAME_PLACE = "Compare logs of one place: those of the same client, gateway, proxy or engine on both sides."
 
 
@@ -26,7 +28,7 @@ def judge(
         for one in findings
         if one.id not in OF_LOGS
         and MEASURED_AS.get(one.id) not in mixed
-        and not (one.id in OF_TIMES and (mixed or _seen_by_figure(one, figures)))
+        and not (one.id in OF_TIMES and (mixed or not _agrees(one, figures)))
         and not (one.id in RELATIVE and mixed and one.subject.startswith("model="))
     ]
     good, bad = _any(figures, "better"), _any(figures, "worse")
@@ -78,15 +80,16 @@ def _any(figures: Sequence[Change], state: State) -> bool:
 
 
 def _counts(one: Turned, crossed: Turn, moved: Turn) -> bool:
-    return one.turn == crossed or (one.turn == moved and (one.id not in MEASURED or one.elsewhere))
+    return one.turn == crossed or (one.turn == moved and (one.id not in MEASURED - OF_TIMES or one.elsewhere))
 
 
-def _seen_by_figure(one: Turned, figures: Sequence[Change]) -> bool:
-    """Whether so many attempts are affected that a P95 tells of them, with an interval; and that one did not move."""
-    sides = [side for side in (one.before, one.after) if side and side.total and side.affected is not None]
-    share = max(((side.affected or 0) / (side.total or 1) for side in sides), default=0.0)
-    name = f"{ABOUT[one.id]}.p95"
-    return share > 0.05 and any(figure.name == name and figure.state in ("same", "slight") for figure in figures)
+def _agrees(one: Turned, figures: Sequence[Change]) -> bool:
+    """Whether a tail of what the finding is about went the same way as far as can be seen, or none is known."""
+    tails = [f"{ABOUT[one.id]}.{word}" for word in ("p95", "p99")]
+    known = [figure for figure in figures if figure.name in tails and figure.before and figure.after]
+    less = one.turn in ("cleared", "better")
+    moved = [((figure.after or 0) < (figure.before or 0)) == less and ratio(figure) >= SEEN for figure in known]
+    return any(moved) or not known
 
 
 def _sized(figures: Sequence[Change], findings: Sequence[Turned]) -> list[Change]:
