@@ -18,8 +18,8 @@ from llmdoctor.diagnose.sample import QUANTILES, SHARES, Curve, Known
 FARTHEST = 12.0
 """No duration moves by a larger power of e."""
 STEPS = 30
-APART = tuple((SHARES.index(part), SHARES.index(nearly)) for part, nearly in ((0.25, 0.75), (0.5, 0.95), (0.75, 0.99)))
-"""From here on one side is slow while of the other, up to there, nothing is."""
+APART = tuple((SHARES.index(part), SHARES.index(nearly)) for part, nearly in ((0.25, 0.75), (0.5, 0.95)))
+"""From here on one side takes longer than the other does up to there."""
 LEAST_GAP = math.log(1.25)
 
 
@@ -107,7 +107,7 @@ def moved(before: Spread, after: Spread, value: float, stretch: float = 1.0) -> 
 def _gap(before: Spread, after: Spread) -> float:
     """How far so large a part of one side lies beyond nearly all of the other, above 0 where `after` is slower; 0 where
     none does. Of one long spell on each side no test can tell whether it comes by chance, but a service that nobody
-    changed hardly ever has sides so far apart: 2 of 256 such pairs, of several simulators, queues near their limit."""
+    changed hardly ever has sides so far apart: none of 256 such pairs, queues near their limit among them."""
     for part, nearly in APART:
         if SHARES[part] <= QUANTILES[before.known.word]:
             gaps = after.at(part) - before.at(nearly), before.at(part) - after.at(nearly)

@@ -10,9 +10,11 @@ from llmdoctor.compare.values import Change, Seen, Turn, Turned
 from llmdoctor.diagnose.sample import QUANTILES, Curve, Sample
 from llmdoctor.diagnose.values import SEVERITIES
 
-SURE = 2.5
+SURE = 2.2
 """Standard errors between two affected shares from which they differ: some thirty symptoms are looked at together."""
 FACTOR = 1.25
+LEFT = 3.0
+"""Of what is still more than a third of what it was, much is left."""
 FAR = 2.0
 """What the worst of many shows, and what all of them show, is apart by chance as well."""
 CLUSTERED = 2.0
@@ -49,9 +51,7 @@ OF_LOGS = frozenset({"log_gaps", "clock_skew", "exposed_secrets", "latency_shift
 Plain = Mapping[str, Any]
 
 
-def turned(
-    before: Side, after: Side, figures: Sequence[Change] = (), vantage: str | None = None
-) -> tuple[Turned, ...]:
+def turned(before: Side, after: Side, figures: Sequence[Change] = (), vantage: str | None = None) -> tuple[Turned, ...]:
     """Every symptom that is present on a side, with what became of it: the worse ones and those that matter first.
     `figures`: what was compared beside the findings, at `vantage`."""
     keys = dict.fromkeys(
@@ -84,8 +84,8 @@ def _turned(before: Side, after: Side, name: str, subject: str, vantage: str | N
     left, right = _row(before, name, subject), _row(after, name, subject)
     row = next(one for one in (left, right) if one and one["state"] == "present")
     sides = _seen(left), _seen(right)
-    samples = [one for one in (before.sample(vantage), after.sample(vantage)) if one]
-    clustered = max(_clustered(one, name, seen) for one, seen in zip(samples, sides)) if len(samples) == 2 else 1.0
+    samples = before.sample(vantage), after.sample(vantage)
+    clustered = max(_clustered(one, name, seen) if one else 1.0 for one, seen in zip(samples, sides, strict=True))
     least = 1.0 if row.get("counts") == "tasks" or name in MEASURED else CLUSTERED
     # What one place sees, another need not.
     apart = bool(left and right and left["vantage"] and right["vantage"] and left["vantage"] != right["vantage"])
@@ -106,6 +106,7 @@ def _turned(before: Side, after: Side, name: str, subject: str, vantage: str | N
 def _clustered(sample: Sample, name: str, seen: Seen | None) -> float:
     """So many affected attempts of a side tell no more than one: as many as those beyond the quantiles of what the
     finding is about between which its share lies, else as the slow and failed ones do."""
+    # What stands out for its tokens is short or long in both.
     about = {"ttft_ms", "total_ms"} if name in RELATIVE else {ABOUT.get(name)}
     curves = [one for one in sample.curves if one.name in about]
     if not curves or seen is None or not _counted(seen):
@@ -115,9 +116,11 @@ def _clustered(sample: Sample, name: str, seen: Seen | None) -> float:
 
 
 def _worth(curve: Curve, share: float) -> float:
+    """Of the slowest few, those beyond a P99 tell; a P95 would lie among the others."""
     known = [(QUANTILES[one.word], one.clustered) for one in curve.known]
-    below, above = [one for one in known if one[0] <= share], [one for one in known if one[0] >= share]
-    return max(worth for _, worth in (*below[-1:], *above[:1]))
+    below, above = [one for one in known if one[0] <= share][-1:], [one for one in known if one[0] >= share][:1]
+    few = share >= QUANTILES["p95"] and above
+    return max((worth for _, worth in (above if few else [*below, *above])), default=1.0)
 
 
 def _as_measured(found: Turned, figure: Change | None) -> Turned:
@@ -148,7 +151,7 @@ def _seen(row: Plain | None) -> Seen | None:
     if row is None:
         return None
     severity = next((level for level in SEVERITIES if level == row["severity"]), SEVERITIES[0])
-    return Seen(row["state"], severity, row["observed"], row["affected"], row["total"])
+    return Seen(row["state"], severity, row["observed"], row["affected"], row["total"], row.get("expected"))
 
 
 def _best(side: Side, name: str, subject: str) -> str | None:
@@ -190,6 +193,17 @@ def _moved(before: Seen, after: Seen, alike: bool, clustered: float) -> int:
     none = replace(named, affected=round(share * (named.total or 0)))
     counts = _by_counts(named, none, clustered) if named is before else _by_counts(none, named, clustered)
     return counts if counts == observed else 0
+
+
+def barely(one: Turned) -> bool:
+    """Whether what is gone only just keeps its limit, and more than a third of it is left: a little more and it is
+    found again."""
+    if one.turn != "cleared" or one.id in RELATIVE or not (one.before and one.after):
+        return False
+    before, after, limit = one.before.observed, one.after.observed, one.after.expected
+    return (
+        bool(before and after and limit) and FACTOR * (after or 0) > (limit or 0) and 3 * (after or 0) > (before or 0)
+    )
 
 
 def _counted(seen: Seen) -> bool:

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from llmdoctor.compare import words
-from llmdoctor.compare.findings import ABOUT, MEASURED, MEASURED_AS, OF_LOGS, OF_TIMES, RELATIVE
+from llmdoctor.compare.findings import ABOUT, MEASURED, MEASURED_AS, OF_LOGS, OF_TIMES, RELATIVE, barely
 from llmdoctor.compare.speeds import Speed, ratio, speeds
 from llmdoctor.compare.values import Change, Level, Other, State, Turn, Turned, Verdict
+from llmdoctor.diagnose.blocks import LEAST_ROWS_OF_BLOCKS
 from llmdoctor.diagnose.values import SEVERITIES
 
 OF_SIZES = frozenset({"oversized_requests"})
@@ -112,7 +113,7 @@ def _level(good: bool, bad: bool, mixed: bool, findings: Sequence[Turned], figur
         return "regression"
     if good:
         had = [one for one in findings if one.id not in OF_LOGS and one.before and one.before.state == "present"]
-        left = [one for one in had if one.after and one.after.state == "present"]
+        left = [one for one in had if barely(one) or (one.after and one.after.state == "present")]
         gone = [one for one in had if one.after and one.after.state == "absent"]
         return "partly_fixed" if left else "fixed" if gone else "better"
     if mixed:
@@ -123,12 +124,14 @@ def _level(good: bool, bad: bool, mixed: bool, findings: Sequence[Turned], figur
         one.unit == "ms" and one.state != "untold" for one in figures
     )
     sure = timed and words.settled(figures) and not any(map(words.is_unsure, findings))
-    return "no_change" if told and (sure or _held(findings)) else "undetermined"
+    return "no_change" if told and (sure or _held(findings, told)) else "undetermined"
 
 
-def _held(findings: Sequence[Turned]) -> bool:
-    """Whether the worst of what was found before is found after as well, or nothing of a service on either side: it is
-    not fixed and not broken, however uncertain by how much the rest moved."""
+def _held(findings: Sequence[Turned], told: Sequence[Change]) -> bool:
+    """Whether the worst of what was found before is found as well after, in logs of some length: then it is not fixed,
+    however uncertain by how much the rest moved."""
+    if max(min(one.n_before, one.n_after) for one in told) < LEAST_ROWS_OF_BLOCKS:
+        return False
     own = [one for one in findings if one.id not in OF_LOGS]
     had = [one.before for one in own if one.before and one.before.state == "present"]
     worst = max((SEVERITIES.index(one.severity) for one in had), default=0)
