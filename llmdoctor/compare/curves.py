@@ -97,7 +97,8 @@ def moved(before: Spread, after: Spread, value: float, stretch: float = 1.0) -> 
     # Between two kinds of requests a quantile may jump the other way than most of them went: that tells nothing.
     p_value = math.erfc(abs(apart) * NORMAL / reach / math.sqrt(2)) if apart * value >= 0 else 1.0
     low, high, gap = end(-1), end(1), _gap(before, after)
-    if gap * value <= 0 or min(before.n, after.n) < LEAST_ROWS_OF_BLOCKS:
+    # At equal mix a curve is moved by what one quantile is: nothing of its other parts.
+    if gap * value <= 0 or before.by or after.by or min(before.n, after.n) < LEAST_ROWS_OF_BLOCKS:
         return Difference(value, low, high, p_value)
     near = math.copysign(min(abs(gap), abs(value)), gap)
     low, high = (max(near, low or near), high) if gap > 0 else (low, min(near, near if high is None else high))

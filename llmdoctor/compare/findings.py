@@ -13,6 +13,8 @@ from llmdoctor.diagnose.values import SEVERITIES
 SURE = 2.2
 """Standard errors between two affected shares from which they differ: some thirty symptoms are looked at together."""
 FACTOR = 1.25
+LARGE, SMALL = 0.25, 0.01
+"""So large a part on one side and hardly any on the other is a change, though it came in one spell."""
 LEFT = 3.0
 """Of what is still more than a third of what it was, much is left."""
 FAR = 2.0
@@ -214,7 +216,10 @@ def _by_counts(before: Seen, after: Seen, clustered: float) -> int:
     counts = [(seen.affected or 0, seen.total or 1) for seen in (before, after)]
     low, high = sorted(affected / total for affected, total in counts)
     apart = shares_differ(counts[0], counts[1], clustered)
-    return (1 if apart > 0 else -1) if high >= FACTOR * low and abs(apart) >= SURE else 0
+    sure = abs(apart) >= SURE or (
+        high >= LARGE and low <= SMALL and abs(shares_differ(counts[0], counts[1], 1.0)) >= SURE
+    )
+    return (1 if apart > 0 else -1) if high >= FACTOR * low and sure else 0
 
 
 def _by_observed(before: Seen, after: Seen, factor: float) -> int:

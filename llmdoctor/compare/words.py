@@ -181,7 +181,7 @@ def of_findings(level: Level, findings: Sequence[Turned]) -> Iterator[str]:
     just = [one for one in findings if barely(one) and level == "partly_fixed"]
     gone = [one.id for one in findings if one.turn == "cleared" and one not in just]
     new = [one.id for one in findings if one.turn == "appeared"]
-    left = [one for one in findings if one.after and one.after.state == "present" and one.turn != "appeared"]
+    left = [one for one in findings if one.turn != "appeared" and _seen_on(one.before) and _seen_on(one.after)]
     if gone:
         yield f"Gone: {listed(gone)}."
     if just:
@@ -190,12 +190,16 @@ def of_findings(level: Level, findings: Sequence[Turned]) -> Iterator[str]:
         yield f"New: {listed(new)}."
     if left and level in ("partly_fixed", "traded", "better", "fixed", "no_change"):
         yield f"Still there: {listed([_counted(one) for one in left])}."
-    lost = [one.id for one in findings if one.turn == "untold" and one.before and one.before.state == "present"]
+    lost = [one.id for one in findings if one.turn == "untold" and _seen_on(one.before)]
     if lost and level in ("partly_fixed", "traded", "better", "fixed"):
         yield f"Cannot be told after: {listed(lost)}."
     rare = [f"{one.id} ({_of(one.before)} before, {_of(one.after)} after)" for one in findings if is_unsure(one)]
     if rare and level == "undetermined":
         yield f"Too few to say whether it moved by chance: {listed(rare)}."
+
+
+def _seen_on(side: Seen | None) -> bool:
+    return side is not None and side.state == "present"
 
 
 def _of_limit(one: Turned) -> str:
