@@ -143,7 +143,7 @@ def _text(
     level: Level, figures: Sequence[Change], findings: Sequence[Turned], changed: Sequence[Other]
 ) -> Iterator[str]:
     if level in ("no_change", "undetermined"):
-        yield words.of_unmoved(level, figures)
+        yield words.of_unmoved(level, figures, findings)
     elif level == "mix":
         yield words.of_mix(figures, changed)
     else:

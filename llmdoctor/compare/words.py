@@ -61,8 +61,9 @@ def of_moved(level: Level, lead: Speed | None, figures: Sequence[Change]) -> str
     return f"{text[0].upper()}{text[1:]}."
 
 
-def of_unmoved(level: Level, figures: Sequence[Change]) -> str:
+def of_unmoved(level: Level, figures: Sequence[Change], findings: Sequence[Turned]) -> str:
     """Nothing is beyond noise: how large a change could be that was not seen."""
+    held = any(one.id not in OF_LOGS and _seen_on(one.before) and _seen_on(one.after) for one in findings)
     if not figures:
         return "No finding changed, and there are no figures to compare."
     told = unmoved(figures)
@@ -74,7 +75,7 @@ def of_unmoved(level: Level, figures: Sequence[Change]) -> str:
     first = (
         "Too few, or too uneven, to say whether anything changed"
         if level == "undetermined"
-        else "No change beyond noise"
+        else f"No change beyond noise{', so not fixed' if held else ''}"
     )
     if shown is None:
         return f"{first}."
@@ -83,7 +84,7 @@ def of_unmoved(level: Level, figures: Sequence[Change]) -> str:
     low, high = (f"{100 * end:+.0f} %" if end is not None else "" for end in (shown.low, shown.high))
     span = f"{low} to {high}" if low and high else f"{low} or more" if low else f"{high} or less" if high else ""
     equal = " at equal mix" if shown.equal_mix and shown.equal_mix.decides else ""
-    return f"{first}: {title(shown)} changed by {span or 'anything at all'}{equal}."
+    return f"{first}: {title(shown)} changed by {span or 'anything at all'}{equal} ({pair(shown)}; 95 % interval)."
 
 
 def unmoved(figures: Sequence[Change]) -> list[Change]:
