@@ -75,6 +75,50 @@ def test_one_outage_proves_nothing_and_a_fault_of_most_of_the_time_that_is_gone_
     assert compare(calm, fault, "x").verdict.level == "regression"
 
 
+def test_a_spell_of_a_third_on_one_side_is_a_change_and_one_as_long_on_both_is_none() -> None:
+    calm = told(rows(1001, FEW))
+    spell, later = told(waiting(1, range(400, 600))), told(waiting(1001, range(150, 360)))
+    assert compare(calm, spell, "x").verdict.level == "regression"
+    assert compare(spell, calm, "x").verdict.level == "fixed"
+    same = compare(spell, later, "x").verdict
+    assert same.level == "no_change"
+    assert "Still there: high_ttft" in same.text
+
+
+def test_half_as_many_that_wait_as_long_are_a_fix_in_part() -> None:
+    found = compared(replace(FEW, n=1000, wait_share=0.3), replace(FEW, n=1000, wait_share=0.12))
+    assert figure(found, "ttft_ms.p95").state in ("same", "slight")
+    assert next(one.turn for one in found.findings if one.id == "high_ttft") == "better"
+    assert found.verdict.level == "partly_fixed"
+
+
+def test_what_is_a_tenth_slower_from_one_hour_to_another_is_no_regression() -> None:
+    found = compared(CALM, replace(CALM, slower=1.15))
+    assert figure(found, "total_ms.p50").state == "slight"
+    assert found.verdict.level == "no_change"
+
+
+def test_what_only_just_keeps_its_limit_is_fixed_in_part() -> None:
+    before, after = sides(replace(FEW, wait_share=0.2, wait_ms=3000), FEW)
+    (level,) = {one["expected"] for one in after.symptoms if one["id"] == "high_ttft"}
+
+    def with_p95(share: float) -> Side:
+        rows_ = [
+            {**one, "observed": share * level} if one["id"] == "high_ttft" else one for one in after.plain["symptoms"]
+        ]
+        return side("after", "logs", {**after.plain, "symptoms": rows_})
+
+    just = compare(before, with_p95(0.95), "x").verdict
+    assert just.level == "partly_fixed"
+    assert "Only just within its limit: high_ttft" in just.text
+    assert compare(before, with_p95(0.3), "x").verdict.level == "fixed"
+
+
+def test_what_was_not_found_before_is_not_still_there() -> None:
+    found = compared(replace(CALM, error_share=0.008), replace(CALM, error_share=0.013))
+    assert "Still there" not in found.verdict.text
+
+
 def test_a_report_that_keeps_no_curves_is_compared_by_its_figures() -> None:
     before, after = sides(TAIL, CALM)
     samples = [{**one, "curves": []} for one in before.plain["samples"]]

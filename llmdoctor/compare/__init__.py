@@ -29,8 +29,7 @@ def compare(before: Side, after: Side, command: str) -> Comparison:
     first, second = before.sample(vantage), after.sample(vantage)
     figures = changes(first, second, asked(before, after)) if first and second else ()
     changed = others(first, second) if first and second else ()
-    clustered = max(first.clustered, second.clustered) if first and second else 1.0
-    findings = turned(before, after, clustered, figures, vantage)
+    findings = turned(before, after, figures, vantage)
     places = [", ".join(one.vantage for one in side.samples) for side in (before, after)]
     apart = vantage is None and all(places)
     if _same(before, after):

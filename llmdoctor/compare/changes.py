@@ -13,6 +13,8 @@ from llmdoctor.diagnose.values import six
 
 CHANCE = 0.02
 """At most so many of what is called changed are chance."""
+ASKED = 0.04
+"""The same of what is asked first: that is little, and not to see it costs more."""
 FELT = frozenset({"total_ms"})
 MIX_FROM = math.log(1.05)
 """What the mix changes by less is not told apart: durations within a kind are known no better."""
@@ -21,7 +23,8 @@ MIX_FROM = math.log(1.05)
 @dataclass(frozen=True)
 class Measure:
     """A figure that is compared. `least_rows` on each side: ten beyond a P95, twenty beyond a P99. What counts as a
-    change at all: a factor, and a difference in its own unit (50 ms are felt by nobody)."""
+    change at all: a factor (one service differs by a tenth or two from one hour to another, of which a log of minutes
+    shows nothing), and a difference in its own unit (50 ms are felt by nobody)."""
 
     name: str
     unit: str
@@ -35,7 +38,7 @@ MEASURES = (
     *(
         Measure(f"{name}.{word}", "ms", True, rows, factor, step)
         for name, step in (("ttft_ms", 50.0), ("total_ms", 50.0), ("tpot_ms", 2.0))
-        for word, rows, factor in (("p50", 6, 1.1), ("p95", 200, 1.25), ("p99", 2000, 1.25))
+        for word, rows, factor in (("p50", 6, 1.25), ("p95", 200, 1.25), ("p99", 2000, 1.25))
         if (name, word) != ("tpot_ms", "p99")
     ),
     Measure("timeout_share", "share", False, 6, 1.25, 0.005),
@@ -71,14 +74,14 @@ def changes(before: Sample, after: Sample, asked: Collection[str] = ()) -> tuple
     itself."""
     judged = list(_each(before, after))
     first = asked or FELT
-    limits = {False: _limit(judged), True: _limit([one for one in judged if one.quantity in first])}
+    limits = {False: _limit(judged, CHANCE), True: _limit([one for one in judged if one.quantity in first], ASKED)}
     settled = [_settled(one, max(limits[False], limits[one.quantity in first])) for one in judged]
-    found = _shifted(_survived(settled, before, after))
+    found = [replace(one, state=_beside(one, settled, before, after)) for one in settled]
     return tuple(_with_spreads(found, before, after))
 
 
-def _limit(judged: Sequence[_Judged]) -> float:
-    return beyond_noise([one.p_value for judge in judged for one in (judge.decides, judge.raw) if one], CHANCE)
+def _limit(judged: Sequence[_Judged], chance: float) -> float:
+    return beyond_noise([one.p_value for judge in judged for one in (judge.decides, judge.raw) if one], chance)
 
 
 def _each(before: Sample, after: Sample) -> Iterator[_Judged]:
@@ -210,20 +213,27 @@ def _factor(one: float, other: float) -> float:
     return math.inf if low <= 0 else high / low
 
 
-def _survived(found: Sequence[Change], before: Sample, after: Sample) -> list[Change]:
-    """What fails leaves the durations, and what takes longest fails first: where fewer fail, durations are longer for
-    no service that is slower. They are worse only if they would be with all that failed longest of all."""
-    failed = next((one for one in found if one.name == "error_share"), None)
-    turned: dict[State, State] = {"better": "worse", "worse": "better"}
-    if failed is None or failed.state not in turned:
-        return list(found)
-    lost = failed.before or 0.0, failed.after or 0.0
-    return [
-        replace(one, state="same")
-        if one.unit == "ms" and one.state == turned[failed.state] and not _longer(one, before, after, lost)
-        else one
-        for one in found
-    ]
+TURNED: dict[State, State] = {"better": "worse", "worse": "better"}
+
+
+def _beside(one: Change, found: Sequence[Change], before: Sample, after: Sample) -> State:
+    """The state of a change as it is to be read beside the others.
+
+    What fails leaves the durations, and what takes longest fails first: where fewer fail, durations are longer for no
+    service that is slower. They are worse only if they would be with all that failed longest of all.
+    A stream that is held back has a late first token and a quick rest; let go, it is the other way round. The pace is
+    no better or worse for that where the whole is not."""
+    states = {change.name: change.state for change in found}
+    opposite = TURNED.get(one.state)
+    if opposite is None or one.unit != "ms":
+        return one.state
+    failed = next((change for change in found if change.name == "error_share"), None)
+    if failed and failed.state == opposite:
+        lost = failed.before or 0.0, failed.after or 0.0
+        return one.state if _longer(one, before, after, lost) else "same"
+    firsts, totals = ({states.get(f"{name}.{word}") for word in ("p50", "p95")} for name in ("ttft_ms", "total_ms"))
+    held_back = one.name.startswith("tpot_ms") and opposite in firsts and one.state not in totals
+    return "shifted" if held_back else one.state
 
 
 def _longer(change: Change, before: Sample, after: Sample, lost: tuple[float, float]) -> bool:
@@ -238,24 +248,6 @@ def _longer(change: Change, before: Sample, after: Sample, lost: tuple[float, fl
     if one is None or other is None:
         return False
     return curves.direction(one, other) == (1 if change.state == "worse" else -1)
-
-
-def _shifted(found: Sequence[Change]) -> list[Change]:
-    """A stream that is held back has a late first token and a quick rest; let go, it is the other way round. The pace
-    is no better or worse for that where the whole is not."""
-    states = {one.name: one.state for one in found}
-    firsts = {states.get("ttft_ms.p50"), states.get("ttft_ms.p95")}
-    totals = {states.get("total_ms.p50"), states.get("total_ms.p95")}
-    turned: dict[State, State] = {"worse": "better", "better": "worse"}
-    return [
-        replace(one, state="shifted")
-        if one.name.startswith("tpot_ms")
-        and one.state in turned
-        and turned[one.state] in firsts
-        and one.state not in totals
-        else one
-        for one in found
-    ]
 
 
 def _with_spreads(found: Sequence[Change], before: Sample, after: Sample) -> Iterator[Change]:

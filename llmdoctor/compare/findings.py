@@ -7,18 +7,28 @@ from typing import Any
 from llmdoctor.compare.numbers import shares_differ
 from llmdoctor.compare.sides import Side
 from llmdoctor.compare.values import Change, Seen, Turn, Turned
+from llmdoctor.diagnose.sample import QUANTILES, Curve, Sample
 from llmdoctor.diagnose.values import SEVERITIES
 
-SURE = 2.5
+SURE = 2.2
 """Standard errors between two affected shares from which they differ: some thirty symptoms are looked at together."""
 FACTOR = 1.25
+LARGE, SMALL = 0.25, 0.01
+"""So large a part on one side and hardly any on the other is a change, though it came in one spell."""
+LEFT = 3.0
+"""Of what is still more than a third of what it was, much is left."""
 FAR = 2.0
 """What the worst of many shows, and what all of them show, is apart by chance as well."""
 CLUSTERED = 2.0
 """Attempts that nothing measures come in clusters: conversations, retries. Tasks do not, and how slow and failed ones
 do is seen over blocks of time."""
 
-MEASURED_AS = {"client_timeouts": "timeout_share", "errors": "error_share", "retry_storm": "retries_per_task"}
+MEASURED_AS = {
+    "client_timeouts": "timeout_share",
+    "errors": "error_share",
+    "rate_limited": "error_share",
+    "retry_storm": "retries_per_task",
+}
 """Findings over all attempts whose share is a figure as well: what the figure says, tested by itself with blocks of
 time, holds for the finding."""
 
@@ -43,18 +53,15 @@ OF_LOGS = frozenset({"log_gaps", "clock_skew", "exposed_secrets", "latency_shift
 Plain = Mapping[str, Any]
 
 
-def turned(
-    before: Side, after: Side, clustered: float, figures: Sequence[Change] = (), vantage: str | None = None
-) -> tuple[Turned, ...]:
+def turned(before: Side, after: Side, figures: Sequence[Change] = (), vantage: str | None = None) -> tuple[Turned, ...]:
     """Every symptom that is present on a side, with what became of it: the worse ones and those that matter first.
-    `clustered`: so many slow attempts tell no more than one; `figures`: what was compared beside the findings, at
-    `vantage`."""
+    `figures`: what was compared beside the findings, at `vantage`."""
     keys = dict.fromkeys(
         (one["id"], one["subject"]) for side in (before, after) for one in side.symptoms if one["state"] == "present"
     )
     measured = {one.name: one for one in figures}
     found = [
-        _as_measured(_turned(before, after, name, subject, clustered, vantage), measured.get(MEASURED_AS.get(name, "")))
+        _as_measured(_turned(before, after, name, subject, vantage), measured.get(MEASURED_AS.get(name, "")))
         for name, subject in keys
     ]
     order: tuple[Turn, ...] = ("appeared", "worse", "cleared", "better", "same", "near", "untold")
@@ -75,10 +82,12 @@ def _severity(one: Turned) -> int:
     return max(SEVERITIES.index(seen.severity) for seen in (one.before, one.after) if seen)
 
 
-def _turned(before: Side, after: Side, name: str, subject: str, clustered: float, vantage: str | None) -> Turned:
+def _turned(before: Side, after: Side, name: str, subject: str, vantage: str | None) -> Turned:
     left, right = _row(before, name, subject), _row(after, name, subject)
     row = next(one for one in (left, right) if one and one["state"] == "present")
     sides = _seen(left), _seen(right)
+    samples = before.sample(vantage), after.sample(vantage)
+    clustered = max(_clustered(one, name, seen) if one else 1.0 for one, seen in zip(samples, sides, strict=True))
     least = 1.0 if row.get("counts") == "tasks" or name in MEASURED else CLUSTERED
     # What one place sees, another need not.
     apart = bool(left and right and left["vantage"] and right["vantage"] and left["vantage"] != right["vantage"])
@@ -94,6 +103,26 @@ def _turned(before: Side, after: Side, name: str, subject: str, clustered: float
         cause_after=_best(after, name, subject),
         elsewhere=bool(vantage and row["vantage"] and row["vantage"] != vantage),
     )
+
+
+def _clustered(sample: Sample, name: str, seen: Seen | None) -> float:
+    """So many affected attempts of a side tell no more than one: as many as those beyond the quantiles of what the
+    finding is about between which its share lies, else as the slow and failed ones do."""
+    # What stands out for its tokens is short or long in both.
+    about = {"ttft_ms", "total_ms"} if name in RELATIVE else {ABOUT.get(name)}
+    curves = [one for one in sample.curves if one.name in about]
+    if not curves or seen is None or not _counted(seen):
+        return sample.clustered
+    share = 1 - (seen.affected or 0) / (seen.total or 1)
+    return max(_worth(one, share) for one in curves)
+
+
+def _worth(curve: Curve, share: float) -> float:
+    """Of the slowest few, those beyond a P99 tell; a P95 would lie among the others."""
+    known = [(QUANTILES[one.word], one.clustered) for one in curve.known]
+    below, above = [one for one in known if one[0] <= share][-1:], [one for one in known if one[0] >= share][:1]
+    few = share >= QUANTILES["p95"] and above
+    return max((worth for _, worth in (above if few else [*below, *above])), default=1.0)
 
 
 def _as_measured(found: Turned, figure: Change | None) -> Turned:
@@ -124,7 +153,7 @@ def _seen(row: Plain | None) -> Seen | None:
     if row is None:
         return None
     severity = next((level for level in SEVERITIES if level == row["severity"]), SEVERITIES[0])
-    return Seen(row["state"], severity, row["observed"], row["affected"], row["total"])
+    return Seen(row["state"], severity, row["observed"], row["affected"], row["total"], row.get("expected"))
 
 
 def _best(side: Side, name: str, subject: str) -> str | None:
@@ -168,6 +197,17 @@ def _moved(before: Seen, after: Seen, alike: bool, clustered: float) -> int:
     return counts if counts == observed else 0
 
 
+def barely(one: Turned) -> bool:
+    """Whether what is gone only just keeps its limit, and more than a third of it is left: a little more and it is
+    found again."""
+    if one.turn != "cleared" or one.id in RELATIVE or not (one.before and one.after):
+        return False
+    before, after, limit = one.before.observed, one.after.observed, one.after.expected
+    return (
+        bool(before and after and limit) and FACTOR * (after or 0) > (limit or 0) and 3 * (after or 0) > (before or 0)
+    )
+
+
 def _counted(seen: Seen) -> bool:
     return bool(seen.total) and seen.affected is not None
 
@@ -176,7 +216,10 @@ def _by_counts(before: Seen, after: Seen, clustered: float) -> int:
     counts = [(seen.affected or 0, seen.total or 1) for seen in (before, after)]
     low, high = sorted(affected / total for affected, total in counts)
     apart = shares_differ(counts[0], counts[1], clustered)
-    return (1 if apart > 0 else -1) if high >= FACTOR * low and abs(apart) >= SURE else 0
+    sure = abs(apart) >= SURE or (
+        high >= LARGE and low <= SMALL and abs(shares_differ(counts[0], counts[1], 1.0)) >= SURE
+    )
+    return (1 if apart > 0 else -1) if high >= FACTOR * low and sure else 0
 
 
 def _by_observed(before: Seen, after: Seen, factor: float) -> int:

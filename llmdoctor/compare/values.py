@@ -86,13 +86,14 @@ class Change:
 
 @dataclass(frozen=True)
 class Seen:
-    """A finding on one side."""
+    """A finding on one side; `expected` is its limit."""
 
     state: str
     severity: Severity
     observed: float | None
     affected: int | None
     total: int | None
+    expected: float | None = None
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from llmdoctor.compare import words
-from llmdoctor.compare.findings import ABOUT, MEASURED, MEASURED_AS, OF_LOGS, OF_TIMES, RELATIVE
+from llmdoctor.compare.findings import ABOUT, MEASURED, MEASURED_AS, OF_LOGS, OF_TIMES, RELATIVE, barely
 from llmdoctor.compare.speeds import Speed, ratio, speeds
 from llmdoctor.compare.values import Change, Level, Other, State, Turn, Turned, Verdict
+from llmdoctor.diagnose.blocks import LEAST_ROWS_OF_BLOCKS
 from llmdoctor.diagnose.values import SEVERITIES
 
 OF_SIZES = frozenset({"oversized_requests"})
 LONGER = "Give longer logs (P95 needs 200 attempts a side, P99 2,000), or compare like stretches with --window."
-HELD = 4 / 3
-"""Of what is fixed in part, more than a quarter is gone."""
-LEAST_HELD = 25
-"""Of fewer affected attempts a side, half as many would not have been seen."""
+SEEN = 1.1
+"""A tail that moved by less is where it was."""
 SAME_PLACE = "Compare logs of one place: those of the same client, gateway, proxy or engine on both sides."
 
 
@@ -30,7 +29,7 @@ def judge(
         for one in findings
         if one.id not in OF_LOGS
         and MEASURED_AS.get(one.id) not in mixed
-        and not (one.id in OF_TIMES and (mixed or _seen_by_figure(one, figures)))
+        and not (one.id in OF_TIMES and (mixed or not _agrees(one, figures)))
         and not (one.id in RELATIVE and mixed and one.subject.startswith("model="))
     ]
     good, bad = _any(figures, "better"), _any(figures, "worse")
@@ -82,15 +81,16 @@ def _any(figures: Sequence[Change], state: State) -> bool:
 
 
 def _counts(one: Turned, crossed: Turn, moved: Turn) -> bool:
-    return one.turn == crossed or (one.turn == moved and (one.id not in MEASURED or one.elsewhere))
+    return one.turn == crossed or (one.turn == moved and (one.id not in MEASURED - OF_TIMES or one.elsewhere))
 
 
-def _seen_by_figure(one: Turned, figures: Sequence[Change]) -> bool:
-    """Whether so many attempts are affected that a P95 tells of them, with an interval; and that one did not move."""
-    sides = [side for side in (one.before, one.after) if side and side.total and side.affected is not None]
-    share = max(((side.affected or 0) / (side.total or 1) for side in sides), default=0.0)
-    name = f"{ABOUT[one.id]}.p95"
-    return share > 0.05 and any(figure.name == name and figure.state in ("same", "slight") for figure in figures)
+def _agrees(one: Turned, figures: Sequence[Change]) -> bool:
+    """Whether a tail of what the finding is about went the same way as far as can be seen, or none is known."""
+    tails = [f"{ABOUT[one.id]}.{word}" for word in ("p95", "p99")]
+    known = [figure for figure in figures if figure.name in tails and figure.before and figure.after]
+    less = one.turn in ("cleared", "better")
+    moved = [((figure.after or 0) < (figure.before or 0)) == less and ratio(figure) >= SEEN for figure in known]
+    return any(moved) or not known
 
 
 def _sized(figures: Sequence[Change], findings: Sequence[Turned]) -> list[Change]:
@@ -113,7 +113,7 @@ def _level(good: bool, bad: bool, mixed: bool, findings: Sequence[Turned], figur
         return "regression"
     if good:
         had = [one for one in findings if one.id not in OF_LOGS and one.before and one.before.state == "present"]
-        left = [one for one in had if one.after and one.after.state == "present"]
+        left = [one for one in had if barely(one) or (one.after and one.after.state == "present")]
         gone = [one for one in had if one.after and one.after.state == "absent"]
         return "partly_fixed" if left else "fixed" if gone else "better"
     if mixed:
@@ -123,41 +123,27 @@ def _level(good: bool, bad: bool, mixed: bool, findings: Sequence[Turned], figur
     timed = any(one.unit == "ms" for one in told) or not any(
         one.unit == "ms" and one.state != "untold" for one in figures
     )
-    sure = timed and words.settled(figures)
-    unsure = any(map(words.is_unsure, findings))
-    return "no_change" if (sure or _held(findings, told)) and not unsure else "undetermined"
+    sure = timed and words.settled(figures) and not any(map(words.is_unsure, findings))
+    return "no_change" if told and (sure or _held(findings, told)) else "undetermined"
 
 
 def _held(findings: Sequence[Turned], told: Sequence[Change]) -> bool:
-    """Whether the worst of what was found before is found as much after: then it is not fixed, however uncertain by how
-    much the rest moved."""
-    had = [one for one in findings if one.id not in OF_LOGS and one.before and one.before.state == "present"]
-    worst = max((SEVERITIES.index(one.before.severity) for one in had if one.before), default=0)
-    held = [one for one in had if one.before and SEVERITIES.index(one.before.severity) == worst]
-    about = {{**ABOUT, **MEASURED_AS}.get(one.id) for one in had}
-    near = all(words.tight(one) or ratio(one) < HELD for one in told if one.name.partition(".")[0] in about)
-    return bool(held and told) and near and all(one.turn in ("same", "near") and _as_much(one) for one in held)
-
-
-def _as_much(one: Turned) -> bool:
-    """Whether about as large a part is affected on both sides, of enough to tell; where nobody counts, whether what was
-    observed is about as large."""
-    sides = [side for side in (one.before, one.after) if side]
-    counts = [(side.affected or 0, side.total) for side in sides if side.total and side.affected is not None]
-    if len(counts) == 2:
-        if min(affected for affected, _ in counts) < LEAST_HELD:
-            return False
-        sizes = [affected / total for affected, total in counts]
-    else:
-        sizes = [abs(side.observed or 0.0) for side in sides]
-    return len(sizes) == 2 and 0 < max(sizes) < HELD * min(sizes)
+    """Whether the worst of what was found before is found as well after, in logs of some length: then it is not fixed,
+    however uncertain by how much the rest moved."""
+    if max(min(one.n_before, one.n_after) for one in told) < LEAST_ROWS_OF_BLOCKS:
+        return False
+    own = [one for one in findings if one.id not in OF_LOGS]
+    had = [one.before for one in own if one.before and one.before.state == "present"]
+    worst = max((SEVERITIES.index(one.severity) for one in had), default=0)
+    held = [one for one in own if one.before in had and one.before and SEVERITIES.index(one.before.severity) == worst]
+    return bool(held) and all(one.after and one.after.state == "present" for one in held)
 
 
 def _text(
     level: Level, figures: Sequence[Change], findings: Sequence[Turned], changed: Sequence[Other]
 ) -> Iterator[str]:
     if level in ("no_change", "undetermined"):
-        yield words.of_unmoved(level, figures)
+        yield words.of_unmoved(level, figures, findings)
     elif level == "mix":
         yield words.of_mix(figures, changed)
     else:

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from llmdoctor.compare.findings import FACTOR, MEASURED, OF_LOGS, RELATIVE
+from llmdoctor.compare.findings import FACTOR, MEASURED, OF_LOGS, RELATIVE, barely
 from llmdoctor.compare.numbers import shares_differ
 from llmdoctor.compare.speeds import QUANTITIES, Speed, plain, ratio
 from llmdoctor.compare.values import Change, Level, Other, Seen, Turned
@@ -30,7 +31,6 @@ SENTENCES = {
     ("few", "worse"): "the tail is longer",
 }
 SUBJECTS = {"ttft_ms": "first tokens", "total_ms": "whole answers", "tpot_ms": "each token"}
-TYPICAL_FACTOR = 1.1
 WIDE = 1.0
 """An interval that reaches to twice as long, or to half, tells nothing."""
 POINTS = 0.05
@@ -61,8 +61,9 @@ def of_moved(level: Level, lead: Speed | None, figures: Sequence[Change]) -> str
     return f"{text[0].upper()}{text[1:]}."
 
 
-def of_unmoved(level: Level, figures: Sequence[Change]) -> str:
+def of_unmoved(level: Level, figures: Sequence[Change], findings: Sequence[Turned]) -> str:
     """Nothing is beyond noise: how large a change could be that was not seen."""
+    held = any(one.id not in OF_LOGS and _seen_on(one.before) and _seen_on(one.after) for one in findings)
     if not figures:
         return "No finding changed, and there are no figures to compare."
     told = unmoved(figures)
@@ -74,7 +75,7 @@ def of_unmoved(level: Level, figures: Sequence[Change]) -> str:
     first = (
         "Too few, or too uneven, to say whether anything changed"
         if level == "undetermined"
-        else "No change beyond noise"
+        else f"No change beyond noise{', so not fixed' if held else ''}"
     )
     if shown is None:
         return f"{first}."
@@ -82,7 +83,8 @@ def of_unmoved(level: Level, figures: Sequence[Change]) -> str:
         return f"{first}: {title(shown)} {pair(shown)}, unevenly over the log."
     low, high = (f"{100 * end:+.0f} %" if end is not None else "" for end in (shown.low, shown.high))
     span = f"{low} to {high}" if low and high else f"{low} or more" if low else f"{high} or less" if high else ""
-    return f"{first}: {title(shown)} changed by {span or 'anything at all'}."
+    equal = " at equal mix" if shown.equal_mix and shown.equal_mix.decides else ""
+    return f"{first}: {title(shown)} changed by {span or 'anything at all'}{equal} ({pair(shown)}; 95 % interval)."
 
 
 def unmoved(figures: Sequence[Change]) -> list[Change]:
@@ -97,7 +99,15 @@ def unmoved(figures: Sequence[Change]) -> list[Change]:
 
 
 def _same(figures: Sequence[Change]) -> list[Change]:
-    return [one for one in figures if one.state in ("same", "slight") and one.unit in ("ms", "share")]
+    return [_decided(one) for one in figures if one.state in ("same", "slight") and one.unit in ("ms", "share")]
+
+
+def _decided(change: Change) -> Change:
+    """The change as it is judged: at equal mix where that decides."""
+    equal = change.equal_mix
+    if equal is None or not equal.decides:
+        return change
+    return replace(change, before=equal.before, after=equal.after, change=equal.change, low=equal.low, high=equal.high)
 
 
 def settled(figures: Sequence[Change]) -> bool:
@@ -118,12 +128,14 @@ def _settled(told: Sequence[Change]) -> bool:
 
 def still(change: Change) -> bool:
     """Whether it is so near to where it was that the rest of its way would not count as a change."""
-    return ratio(change) < (TYPICAL_FACTOR if change.name.endswith(".p50") else FACTOR)
+    return ratio(change) < FACTOR
 
 
 def tight(change: Change) -> bool:
     """Whether a change that matters would have been seen: of a duration by half or to twice as long, and nothing
     that matters was all but seen; a share moved little, or by little of itself."""
+    if change.state == "slight":
+        return True
     if change.low is None or change.high is None:
         return False
     if not change.relative:
@@ -167,21 +179,33 @@ def of_mix(figures: Sequence[Change], changed: Sequence[Other]) -> str:
 
 def of_findings(level: Level, findings: Sequence[Turned]) -> Iterator[str]:
     """Which are gone, new, and still there."""
-    gone = [one.id for one in findings if one.turn == "cleared"]
+    just = [one for one in findings if barely(one) and level == "partly_fixed"]
+    gone = [one.id for one in findings if one.turn == "cleared" and one not in just]
     new = [one.id for one in findings if one.turn == "appeared"]
-    left = [one for one in findings if one.after and one.after.state == "present" and one.turn != "appeared"]
+    left = [one for one in findings if one.turn != "appeared" and _seen_on(one.before) and _seen_on(one.after)]
     if gone:
         yield f"Gone: {listed(gone)}."
+    if just:
+        yield f"Only just within its limit: {listed([_of_limit(one) for one in just])}."
     if new:
         yield f"New: {listed(new)}."
     if left and level in ("partly_fixed", "traded", "better", "fixed", "no_change"):
         yield f"Still there: {listed([_counted(one) for one in left])}."
-    lost = [one.id for one in findings if one.turn == "untold" and one.before and one.before.state == "present"]
+    lost = [one.id for one in findings if one.turn == "untold" and _seen_on(one.before)]
     if lost and level in ("partly_fixed", "traded", "better", "fixed"):
         yield f"Cannot be told after: {listed(lost)}."
     rare = [f"{one.id} ({_of(one.before)} before, {_of(one.after)} after)" for one in findings if is_unsure(one)]
     if rare and level == "undetermined":
         yield f"Too few to say whether it moved by chance: {listed(rare)}."
+
+
+def _seen_on(side: Seen | None) -> bool:
+    return side is not None and side.state == "present"
+
+
+def _of_limit(one: Turned) -> str:
+    seen = one.after
+    return f"{one.id} ({said(seen.observed, one.unit)} of {said(seen.expected, one.unit)})" if seen else one.id
 
 
 def is_unsure(one: Turned) -> bool:
