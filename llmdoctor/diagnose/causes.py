@@ -152,8 +152,8 @@ def _weighed(
 
 
 def _may_be(rule: CauseRule, subject: str, dimensions: Collection[str | None]) -> bool:
-    """False where a finding is about one value of another dimension: a slow model is no slow instance, though all of its
-    instances are slow."""
+    """False where a finding is about one value of another dimension: a slow model is no slow instance, though all of
+    its instances are slow."""
     column = subject.partition("=")[0].removeprefix("upstream_")
     return rule.dimension is None or column not in dimensions or column == rule.dimension
 
