@@ -75,6 +75,21 @@ def test_the_outer_layer_shows_in_its_first_wait_where_few_calls_need_a_second_o
     assert ("nested_retries" in causes(diagnosed(outage(waits_ms)))) is nested
 
 
+# --- batch work all along
+
+
+@pytest.mark.parametrize(("operation", "named"), [("batch", True), ("chat", False)])
+def test_batch_work_that_never_stops_is_a_hint_where_most_of_the_work_is_its_own(operation: str, named: bool) -> None:
+    rows: list[Row] = []
+    for number in range(400):
+        wait_ms = 300.0 if number < 60 else 300.0 + 40 * (number - 60)
+        tokens = 40 + number * 7 % 30 if number % 2 else 160 + number * 11 % 60
+        row = {"at_s": 1.5 * number, "stream": True, "output_tokens": tokens, "input_tokens": 400, "model": "m"}
+        row |= {"ttft_ms": wait_ms, "total_ms": wait_ms + 20 * tokens}
+        rows.append(row | {"operation": "chat" if number % 2 else operation})
+    assert ("batch_crowds_out_online" in causes(diagnosed(rows))) is named
+
+
 # --- submitted again after a timeout
 
 
