@@ -160,6 +160,15 @@ def test_a_consumer_may_stop_and_what_it_raises_comes_through() -> None:
     assert _reading() == []
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C as Python takes it: a shell that runs the tests in the background lets them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_the_waiting_and_leaves_nothing_behind() -> None:
     with Server(silent) as server:
         timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
