@@ -393,6 +393,11 @@ select l.attempt_id, l.vantage, l.started_at, l.model, l.ttft_ms, l.total_ms, l.
 from   long_streams l
 join   alike a on a.vantage = l.vantage;
 
+-- One row: do a tenth of the long streams (and five) come in one burst or in lumps? Something holds them back then, and a
+-- first token does not say when the model had it.
+create view held_back as
+select coalesce(count_if(one_burst or lumpy) >= greatest(5, 0.1 * count(*)), false) as holds from bursts;
+
 -- One row per place of a probe, numbered from the application outwards: as the probe tells, else as its first round went.
 create view hops as
 select hop, row_number() over (order by told nulls last, first_id nulls last, hop nulls last) as place, count(*) over () as places

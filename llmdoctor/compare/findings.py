@@ -203,9 +203,9 @@ def barely(one: Turned) -> bool:
     if one.turn != "cleared" or one.id in RELATIVE or not (one.before and one.after):
         return False
     before, after, limit = one.before.observed, one.after.observed, one.after.expected
-    return (
-        bool(before and after and limit) and FACTOR * (after or 0) > (limit or 0) and 3 * (after or 0) > (before or 0)
-    )
+    if not (before and after and limit):
+        return False
+    return FACTOR * after > limit and LEFT * after > before
 
 
 def _counted(seen: Seen) -> bool:
