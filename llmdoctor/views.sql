@@ -135,10 +135,11 @@ left   join (select attempt_id from reruns where repeated and previous_outcome n
 
 -- One row per front attempt with the part of the log that it began in: a minute, of a shorter log a twentieth. `end_part`: the
 -- one that it ended in. `again`: a retry. `bad`: less than half as much of the part (of five attempts or more) succeeds as in the
--- best tenth of the parts; `good`: at least four fifths as much, and four fifths of all.
+-- best tenth of the parts; `good`: at least four fifths as much, and four fifths of all. `tokens`: what it wrote, cut or not.
 create view phases as
 with known as (
-    select f.attempt_id, f.outcome, f.total_ms, unix_micros(f.started_at) / 1e6 as at_s, coalesce(t.retry, f.attempt > 1, false) as again
+    select f.attempt_id, f.outcome, f.total_ms, coalesce(f.output_tokens, f.chunks) as tokens,
+           unix_micros(f.started_at) / 1e6 as at_s, coalesce(t.retry, f.attempt > 1, false) as again
     from   front f
     left   join tried t on t.attempt_id = f.attempt_id
     where  f.started_at is not null and f.outcome is not null
@@ -155,7 +156,7 @@ with known as (
 ), best as (
     select percentile_disc(0.9) within group (order by passed) as passed from parts where attempts >= 5
 )
-select p.attempt_id, p.outcome, p.total_ms, p.again, p.part, p.width_s,
+select p.attempt_id, p.outcome, p.total_ms, p.tokens, p.again, p.part, p.width_s,
        floor((p.at_s + p.total_ms / 1e3 - s.from_s) / nullif(p.width_s, 0)) as end_part,
        n.attempts >= 5 and n.passed < 0.5 * b.passed as bad, n.passed >= greatest(0.8 * b.passed, 0.8) as good
 from   placed p
