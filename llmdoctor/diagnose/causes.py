@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
 
 from llmdoctor.diagnose import shares
 from llmdoctor.diagnose.confidence import probability, profile_of, rounded
@@ -12,11 +11,12 @@ from llmdoctor.diagnose.front import Fronts
 from llmdoctor.diagnose.part import part_of
 from llmdoctor.diagnose.probing import plain, products
 from llmdoctor.diagnose.values import NOT_ASKED, SEVERITIES, Cause, Example, Fix, Symptom, Unexplained, six
-from llmdoctor.rulebook import CauseRule, Kind, Rulebook
+from llmdoctor.rulebook import LAYERS, CauseRule, Kind, Rulebook
 from llmdoctor.store import Row, Store
 
 EXAMPLES = 3
 EQUAL_WITHIN = 0.05
+LEADS_FROM = 0.4  # a hint: with less a cause stands behind those that have more, however severe its finding
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,27 @@ class _Candidate:
     finding: Symptom
     judgement: Judgement
     confidence: float
+    sure: float | None
     claim: shares.Claim | None
 
     @property
-    def weight(self) -> tuple[int, float]:
-        """Severity of the finding, then confidence x share; a finding without excess counts its causes whole."""
+    def accounts(self) -> float:
+        """Probability x share of the excess; a finding without excess counts its causes whole."""
         share = 1.0 if self.claim is None or self.claim.share is None else self.claim.share
-        return SEVERITIES.index(self.finding.severity), six(self.confidence * share) or 0.0
+        return six((self.confidence if self.sure is None else self.sure) * share) or 0.0
+
+    @property
+    def weight(self) -> tuple[bool, int, float, int, float, float]:
+        """What is more than a hint first, then by severity of the finding and by what it accounts for; of equal ones
+        (to a tenth) the layer to look at first."""
+        return (
+            self.confidence >= LEADS_FROM,
+            SEVERITIES.index(self.finding.severity),
+            round(self.accounts, 1),
+            -LAYERS.index(self.judgement.rule.layer),
+            self.accounts,
+            self.confidence,
+        )
 
 
 def judge_causes(
@@ -91,18 +105,26 @@ def judge_causes(
     asked: dict[str, list[Asked]] = {}
     for (rule_id, _), found in answers.items():
         asked.setdefault(rule_id, []).extend(found)
+    profile = profile_of(store)
     candidates: list[_Candidate] = []
     unexplained: list[Unexplained] = []
     for number, (finding, under, (claims, whole, left)) in enumerate(zip(findings, weighed, settled, strict=True)):
         candidates += (
-            _Candidate(number, finding, judgement, confidence, claims.get(judgement.rule.id, _nothing(whole)))
+            _Candidate(
+                number,
+                finding,
+                judgement,
+                confidence,
+                probability(book.calibration, profile, judgement.rule.id, finding, confidence),
+                claims.get(judgement.rule.id, _nothing(whole)),
+            )
             for judgement, confidence in under
         )
         if whole:
             unexplained.append(Unexplained(finding.id, finding.subject, six(left) or 0.0, six(left / whole) or 0.0))
     best = _best_of_each(candidates)
     examples = _examples(store, best)
-    listed = _ranked(store, best, book.calibration, examples)
+    listed = _ranked(store, best, examples)
     return Causes(
         listed=_with_equals(listed, best),
         examples={cause: [int(row["attempt_id"]) for row in found] for cause, found in examples.items()},
@@ -170,18 +192,12 @@ def _best_of_each(candidates: Sequence[_Candidate]) -> list[_Candidate]:
         held = best.get(one.judgement.rule.id)
         if one.confidence >= LISTED_FROM and (held is None or one.weight > held.weight):
             best[one.judgement.rule.id] = one
-    return sorted(
-        best.values(), key=lambda one: (-one.weight[0], -one.weight[1], -one.confidence, one.judgement.rule.id)
-    )
+    by_id = sorted(best.values(), key=lambda one: one.judgement.rule.id)
+    return sorted(by_id, key=lambda one: one.weight, reverse=True)
 
 
-def _ranked(
-    store: Store, best: Sequence[_Candidate], tables: Mapping[str, Any], examples: Mapping[str, Sequence[Row]]
-) -> list[Cause]:
-    """The order is that of the scores; the tables only say what a score is worth."""
+def _ranked(store: Store, best: Sequence[_Candidate], examples: Mapping[str, Sequence[Row]]) -> list[Cause]:
     seen = products(store)
-    profile = profile_of(store)
-    sure = [probability(tables, profile, one.judgement.rule.id, one.finding, one.confidence) for one in best]
     return [
         Cause(
             id=one.judgement.rule.id,
@@ -190,9 +206,9 @@ def _ranked(
             symptom=one.finding.id,
             subject=one.finding.subject,
             explains=one.judgement.rule.explains,
-            confidence=rounded(one.confidence if known is None else known),
+            confidence=rounded(one.confidence if one.sure is None else one.sure),
             score=rounded(one.confidence),
-            provisional=known is None,
+            provisional=one.sure is None,
             rank=rank,
             affected=one.claim.affected if one.claim else 0,
             excess=one.claim.excess if one.claim else None,
@@ -205,7 +221,7 @@ def _ranked(
                 Example(row["request_id"], row["path"] or "", None) for row in examples[one.judgement.rule.id]
             ),
         )
-        for rank, (one, known) in enumerate(zip(best, sure, strict=True), 1)
+        for rank, one in enumerate(best, 1)
     ]
 
 
@@ -243,7 +259,7 @@ def _with_equals(listed: Sequence[Cause], best: Sequence[_Candidate]) -> tuple[C
             for other, candidate in zip(listed, best, strict=True)
             if other.id != cause.id
             and candidate.number == one.number
-            and abs(candidate.weight[1] - one.weight[1]) <= EQUAL_WITHIN
+            and abs(candidate.accounts - one.accounts) <= EQUAL_WITHIN
         ]
         questions = [one.judgement.open_question, *(rival.judgement.open_question for _, rival in rivals)]
         decide = next((question for question in questions if question), None) if rivals else None
