@@ -1,9 +1,11 @@
 """What became of the findings: appeared, cleared, better, worse, or near its limit on both sides."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from llmdoctor.compare import courses
 from llmdoctor.compare.numbers import shares_differ
 from llmdoctor.compare.sides import Side
 from llmdoctor.compare.values import Change, Seen, Turn, Turned
@@ -12,6 +14,7 @@ from llmdoctor.diagnose.values import SEVERITIES
 
 SURE = 2.2
 """Standard errors between two affected shares from which they differ: some thirty symptoms are looked at together."""
+CHANCE = math.erfc(SURE / math.sqrt(2))
 FACTOR = 1.25
 LARGE, SMALL = 0.25, 0.01
 """So large a part on one side and hardly any on the other is a change, though it came in one spell."""
@@ -88,6 +91,7 @@ def _turned(before: Side, after: Side, name: str, subject: str, vantage: str | N
     sides = _seen(left), _seen(right)
     samples = before.sample(vantage), after.sample(vantage)
     clustered = max(_clustered(one, name, seen) if one else 1.0 for one, seen in zip(samples, sides, strict=True))
+    sure = _by_course(samples, name, sides) if row["subject"] == "all" else 0
     least = 1.0 if row.get("counts") == "tasks" or name in MEASURED else CLUSTERED
     # What one place sees, another need not.
     apart = bool(left and right and left["vantage"] and right["vantage"] and left["vantage"] != right["vantage"])
@@ -96,13 +100,26 @@ def _turned(before: Side, after: Side, name: str, subject: str, vantage: str | N
         title=row["title"],
         subject=subject,
         unit=row["unit"],
-        turn="untold" if apart else _turn(*sides, _alike(left, right), max(clustered, least)),
+        turn="untold" if apart else _turn(*sides, _alike(left, right), max(clustered, least), sure),
         before=sides[0],
         after=sides[1],
         cause_before=_best(before, name, subject),
         cause_after=_best(after, name, subject),
         elsewhere=bool(vantage and row["vantage"] and row["vantage"] != vantage),
+        sure=sure != 0,
     )
+
+
+def _by_course(samples: tuple[Sample | None, Sample | None], name: str, sides: tuple[Seen | None, Seen | None]) -> int:
+    """1: as many as are affected on either side take longer than before; -1: shorter; 0: neither, or not known."""
+    before, after = samples
+    shares = [(seen.affected or 0) / seen.total for seen in sides if seen and seen.total]
+    if before is None or after is None or name not in ABOUT or len(shares) < 2:
+        return 0
+    found = courses.longer(before, after, ABOUT[name], sum(shares) / 2)
+    if found is None or found.p_value > CHANCE or (shares[1] > shares[0]) != (found.value > 0):
+        return 0
+    return 1 if found.value > 0 else -1
 
 
 def _clustered(sample: Sample, name: str, seen: Seen | None) -> float:
@@ -167,10 +184,10 @@ def _alike(left: Plain | None, right: Plain | None) -> bool:
     return bool(left and right and left["subject"] == right["subject"])
 
 
-def _turn(before: Seen | None, after: Seen | None, alike: bool, clustered: float) -> Turn:
+def _turn(before: Seen | None, after: Seen | None, alike: bool, clustered: float, sure: int) -> Turn:
     if not (before and after and {before.state, after.state} <= {"present", "absent"}):
         return "untold"
-    moved = _moved(before, after, alike, clustered)
+    moved = sure or _moved(before, after, alike, clustered)
     if before.state == after.state:
         return "same" if moved == 0 else "worse" if moved > 0 else "better"
     if before.state == "absent":
@@ -202,7 +219,9 @@ def barely(one: Turned) -> bool:
     found again."""
     if one.turn != "cleared" or one.id in RELATIVE or not (one.before and one.after):
         return False
-    before, after, limit = one.before.observed, one.after.observed, one.after.expected
+    # A limit that follows the rest of its log is held to the stricter one.
+    before, after = one.before.observed, one.after.observed
+    limit = min((side.expected for side in (one.before, one.after) if side.expected), default=None)
     if not (before and after and limit):
         return False
     return FACTOR * after > limit and LEFT * after > before

@@ -29,7 +29,7 @@ def judge(
         for one in findings
         if one.id not in OF_LOGS
         and MEASURED_AS.get(one.id) not in mixed
-        and not (one.id in OF_TIMES and (mixed or not _agrees(one, figures)))
+        and not (one.id in OF_TIMES and (mixed or not (one.sure or _agrees(one, figures))))
         and not (one.id in RELATIVE and mixed and one.subject.startswith("model="))
     ]
     good, bad = _any(figures, "better"), _any(figures, "worse")
@@ -81,7 +81,7 @@ def _any(figures: Sequence[Change], state: State) -> bool:
 
 
 def _counts(one: Turned, crossed: Turn, moved: Turn) -> bool:
-    return one.turn == crossed or (one.turn == moved and (one.id not in MEASURED - OF_TIMES or one.elsewhere))
+    return one.turn == crossed or (one.turn == moved and (one.id not in MEASURED - OF_TIMES or one.elsewhere or one.sure))
 
 
 def _agrees(one: Turned, figures: Sequence[Change]) -> bool:
