@@ -45,7 +45,7 @@ def moved(before: Course, after: Course, value: float, at: float | None = None) 
     error = math.sqrt(sum(_variance(parts, common) for parts in spells))
     # One row a side is no difference (Yates).
     far = max(0.0, abs(levels[1] - levels[0]) - sum(1 / n for n in rows) / 2)
-    if not error or not far:
+    if not (error and far):
         return None
     z = far / error
     half = abs(value) * blocks.NORMAL / z
@@ -70,10 +70,11 @@ def _of(sample: Sample, name: str) -> Course | None:
 
 
 def _quantile(sides: Sequence[Curve], q: float) -> float:
-    """A duration (ms) of both sides together, each counted as much."""
+    """A duration (ms) of both sides together, each counted as much: between two known ones, for they may lie apart."""
     curves = [[(value, share) for value, share in zip(one.values, SHARES, strict=True) if value] for one in sides]
     known = sorted({value for curve in curves for value, _ in curve})
-    return next((value for value in known if sum(_at(curve, value) for curve in curves) >= q * len(curves)), known[-1])
+    place = bisect.bisect_left(known, q * len(curves), key=lambda value: sum(_at(curve, value) for curve in curves))
+    return math.sqrt(known[max(0, place - 1)] * known[min(place, len(known) - 1)])
 
 
 def _at(curve: Sequence[tuple[float, float]], at: float) -> float:
@@ -145,8 +146,8 @@ def _between(ordered: Sequence[float], place: int) -> float:
     return len(low) * len(high) * (sum(high) / len(high) - sum(low) / len(low)) ** 2
 
 
-def _variance(parts: Parts, share: float) -> float:
+def _variance(parts: Parts, common: float) -> float:
     """Of a share, from block to block, the larger the less is known of it; no less than among independent rows."""
     affected, rows = zip(*parts, strict=True)
     error = blocks.spread(affected, rows) * blocks.times_error(affected, rows) / blocks.NORMAL
-    return max(error**2, share * (1 - share) / sum(rows))
+    return max(float(error**2), common * (1 - common) / sum(rows))

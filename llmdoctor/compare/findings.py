@@ -199,7 +199,9 @@ def _moved(before: Seen, after: Seen, alike: bool, clustered: float) -> int:
 def barely(one: Turned) -> bool:
     """Whether what is gone only just keeps its limit, and more than a third of it is left: a little more and it is
     found again."""
-    if one.turn != "cleared" or one.id in RELATIVE or not (one.before and one.after):
+    if one.id in RELATIVE or not (one.before and one.after):
+        return False
+    if one.turn not in ("cleared", "near") or one.after.state == "present":
         return False
     # A limit that follows the rest of its log is held to the stricter one.
     before, after = one.before.observed, one.after.observed

@@ -169,9 +169,7 @@ def _outcomes(store: Store, block: str) -> tuple[list[Figure], float, list[Cours
             courses.append(Course(name, tuple(known), tuple(parts)))
     tasks = [row["n"] - row["retries"] for row in rows]
     if sum(row["named"] for row in rows) * 2 >= n and sum(tasks):
-        retries = [row["retries"] for row in rows]
-        found.append(_figure("retries_per_task", blocks.of_ratio(retries, tasks), n))
-        courses.append(Course("retries_per_task", tuple(tasks), tuple(retries)))
+        found.append(_figure("retries_per_task", blocks.of_ratio([row["retries"] for row in rows], tasks), n))
     done_rows = [row["done"] for row in rows]
     if priced and sum(done_rows):
         costs = [row["cost"] or 0.0 for row in rows]
