@@ -23,8 +23,9 @@ MIX_FROM = math.log(1.05)
 @dataclass(frozen=True)
 class Measure:
     """A figure that is compared. `least_rows` on each side: ten beyond a P95, twenty beyond a P99. What counts as a
-    change at all: a factor (one service is a tenth quicker or slower from one hour to another, of which a log of minutes
-    shows nothing: two logs differ by less than 1.3 in 95 of 100 pairs of such hours), and a difference in its own unit (50 ms are felt by nobody)."""
+    change at all: a factor (one service is a tenth quicker or slower from one hour to another, of which a log of
+    minutes shows nothing: of 100 pairs of such hours 94 differ by less than 1.3), and a difference in its own unit
+    (50 ms are felt by nobody)."""
 
     name: str
     unit: str
@@ -147,9 +148,7 @@ def _difference(
     return found or difference(*sides, stretch)
 
 
-def _in_spells(
-    measure: Measure, sides: tuple[Estimate, Estimate], samples: tuple[Sample, Sample]
-) -> Difference | None:
+def _in_spells(measure: Measure, sides: tuple[Estimate, Estimate], samples: tuple[Sample, Sample]) -> Difference | None:
     """The difference as far as both sides are bad in spells, or all along. A duration is long from the middle of both
     values on."""
     name = measure.name.partition(".")[0]

@@ -135,6 +135,10 @@ def _missed(sides: Sequence[Parts], spells: Sequence[Parts]) -> float:
         return 0.0
     parts, spell = sides[uneven[0]], set(spells[uneven[0]])
     inside = [one in spell for one in parts]
+    # One calm block between two bad ones belongs to them.
+    inside = [
+        here or (0 < at < len(inside) - 1 and inside[at - 1] and inside[at + 1]) for at, here in enumerate(inside)
+    ]
     pieces = inside[0] + sum(there and not before for before, there in pairwise(inside))
     calm = 1 - sum(inside) / len(inside)
     return calm * math.exp(-pieces / calm) if calm else 0.0

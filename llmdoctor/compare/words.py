@@ -63,7 +63,7 @@ def of_moved(level: Level, lead: Speed | None, figures: Sequence[Change]) -> str
 
 def of_unmoved(level: Level, figures: Sequence[Change], findings: Sequence[Turned]) -> str:
     """Nothing is beyond noise: how large a change could be that was not seen."""
-    held = any(one.id not in OF_LOGS and _seen_on(one.before) and _seen_on(one.after) for one in findings)
+    held = any(one.id not in OF_LOGS and seen_on(one.before) and seen_on(one.after) for one in findings)
     if not figures:
         return "No finding changed, and there are no figures to compare."
     told = unmoved(figures)
@@ -182,7 +182,7 @@ def of_findings(level: Level, findings: Sequence[Turned]) -> Iterator[str]:
     just = [one for one in findings if barely(one) and level == "partly_fixed"]
     gone = [one.id for one in findings if one.turn == "cleared" and one not in just]
     new = [one.id for one in findings if one.turn == "appeared"]
-    left = [one for one in findings if one.turn != "appeared" and _seen_on(one.before) and _seen_on(one.after)]
+    left = [one for one in findings if one.turn != "appeared" and seen_on(one.before) and seen_on(one.after)]
     if gone:
         yield f"Gone: {listed(gone)}."
     if just:
@@ -191,7 +191,7 @@ def of_findings(level: Level, findings: Sequence[Turned]) -> Iterator[str]:
         yield f"New: {listed(new)}."
     if left and level in ("partly_fixed", "traded", "better", "fixed", "no_change"):
         yield f"Still there: {listed([_counted(one) for one in left])}."
-    lost = [one.id for one in findings if one.turn == "untold" and _seen_on(one.before)]
+    lost = [one.id for one in findings if one.turn == "untold" and seen_on(one.before)]
     if lost and level in ("partly_fixed", "traded", "better", "fixed"):
         yield f"Cannot be told after: {listed(lost)}."
     rare = [f"{one.id} ({_of(one.before)} before, {_of(one.after)} after)" for one in findings if is_unsure(one)]
@@ -199,7 +199,8 @@ def of_findings(level: Level, findings: Sequence[Turned]) -> Iterator[str]:
         yield f"Too few to say whether it moved by chance: {listed(rare)}."
 
 
-def _seen_on(side: Seen | None) -> bool:
+def seen_on(side: Seen | None) -> bool:
+    """Whether a side shows the finding."""
     return side is not None and side.state == "present"
 
 

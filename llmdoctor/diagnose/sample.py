@@ -106,8 +106,8 @@ class Sample:
     """The attempts of one vantage: figures, kinds by total time, by first token and by time per token, how each model's
     attempts ended, and what else may differ. `clustered` says how many slow attempts tell as little as one, for they
     come in episodes (a variance ratio, 1 where they are independent). `totals`, `firsts` and `paces` count the attempts
-    that the kinds were made of, those beyond the longest list too; `curves` hold those that failed as well, `courses` how durations
-    and endings went over time."""
+    that the kinds were made of, those beyond the longest list too; `curves` hold those that failed as well, `courses`
+    how durations and endings went over time."""
 
     vantage: str
     n: int
