@@ -16,13 +16,15 @@ from llmdoctor.diagnose import blocks
 from llmdoctor.diagnose.sample import COURSE, SHARES, Course, Curve, Sample
 
 UNEVEN = 2.0
-"""Blocks that vary so many times more than independent rows would are no chance, of eight blocks or more."""
+"""Blocks that vary so many times more than independent rows would, alone or with their neighbours, come in spells."""
 LEAST_BLOCKS = 5
 """A spell is of so many blocks, or what it was like is not known."""
 FACTOR = 1.4
 """By so much the whole and the spells moved: one hour is worse than another by less, which one spell does not show."""
-MISSED = 0.2
+MISSED = 0.25
 """Where the other side has no spell at all, that is no chance as far as so few logs of its length would have none."""
+LONGER = 1.3
+"""Durations that moved by less are where they were, as those of the figures are."""
 Parts = Sequence[tuple[float, float]]
 
 
@@ -61,6 +63,9 @@ def longer(before: Sample, after: Sample, name: str, share: float) -> Difference
     if one is None or other is None or None in kept or not 0 < share < 1:
         return None
     at = _quantile([curve for curve in kept if curve], 1 - share)
+    there = [_quantile([curve], 1 - share) for curve in kept if curve]
+    if max(there) < LONGER * min(there):
+        return None
     beyond = [_share(list(_parts(course, at))) for course in (one, other)]
     return moved(one, other, beyond[1] - beyond[0], at)
 
@@ -118,13 +123,12 @@ def _spell(parts: Parts) -> Parts:
     share, rows = _share(known), [n for _, n in known]
     if not 0 < share < 1:
         return known
-    off = sum((part - share * n) ** 2 / n for part, n in known) / (share * (1 - share)) / (len(known) - 1)
-    if off < UNEVEN:
+    if blocks.clustering(share, [part for part, _ in known], rows) < UNEVEN:
         return known
     ordered = sorted(part / n for part, n in known)
     cut = max(range(1, len(ordered)), key=lambda place: _between(ordered, place))
     least = ordered[cut]
-    return [one for one in known if one[0] / one[1] >= least] if rows else known
+    return [one for one in known if one[0] / one[1] >= least]
 
 
 def _missed(sides: Sequence[Parts], spells: Sequence[Parts]) -> float:
@@ -152,6 +156,6 @@ def _between(ordered: Sequence[float], place: int) -> float:
 
 def _variance(parts: Parts, common: float) -> float:
     """Of a share, from block to block, the larger the less is known of it; no less than among independent rows."""
-    affected, rows = zip(*parts, strict=True)
+    affected, rows = [part for part, _ in parts], [n for _, n in parts]
     error = blocks.spread(affected, rows) * blocks.times_error(affected, rows) / blocks.NORMAL
-    return max(float(error**2), common * (1 - common) / sum(rows))
+    return max(error * error, common * (1 - common) / sum(rows))
