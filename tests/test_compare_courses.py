@@ -43,7 +43,7 @@ def test_a_short_outage_proves_nothing_and_trouble_of_half_of_the_time_does() ->
 
 
 def test_many_short_spells_prove_what_one_does_not() -> None:
-    one, many = failing(2, range(10, 18), 0.5), failing(2, range(0, 40, 5), 0.5)
+    one, many = failing(2, range(10, 15), 0.5), failing(2, range(0, 40, 5), 0.5)
     calm = failing(3, range(0), 0.0)
     assert chance(one, calm) == 1.0
     assert chance(many, calm) < 0.01

@@ -31,11 +31,12 @@ Parts = Sequence[tuple[float, float]]
 def moved(before: Course, after: Course, value: float, at: float | None = None) -> Difference | None:
     """The difference `value` of a figure as sure as spells make it; None where they tell nothing, or not what it does.
     `at`: the duration (ms) beyond which an attempt is slow; without one, the parts of the courses are counted."""
-    sides = [list(_parts(course, at)) for course in (before, after)]
+    sides = [[one for one in _parts(course, at) if one[1]] for course in (before, after)]
     if min(map(len, sides)) < 2 * LEAST_BLOCKS:
         return None
-    spells = [_spell(parts) for parts in sides]
-    if min(map(len, spells)) < LEAST_BLOCKS or _missed(sides, spells) > MISSED:
+    inside = [_inside(parts) for parts in sides]
+    spells = [[one for one, there in zip(*both, strict=True) if there] for both in zip(sides, inside, strict=True)]
+    if min(map(len, spells)) < LEAST_BLOCKS or _missed(inside) > MISSED:
         return None
     wholes, levels = ([_share(parts) for parts in both] for both in (sides, spells))
     if not all(_apart(pair) for pair in (wholes, levels)):
@@ -117,35 +118,29 @@ def _apart(shares: Sequence[float]) -> bool:
     return high >= FACTOR * low and high > low
 
 
-def _spell(parts: Parts) -> Parts:
-    """The blocks of the spells in their order, all where there are none."""
-    known = [(part, n) for part, n in parts if n]
-    share, rows = _share(known), [n for _, n in known]
-    if not 0 < share < 1:
-        return known
-    if blocks.clustering(share, [part for part, _ in known], rows) < UNEVEN:
-        return known
-    ordered = sorted(part / n for part, n in known)
-    cut = max(range(1, len(ordered)), key=lambda place: _between(ordered, place))
-    least = ordered[cut]
-    return [one for one in known if one[0] / one[1] >= least]
+def _inside(parts: Parts) -> list[bool]:
+    """Whether each block is of a spell; all are where there are none."""
+    share = _share(parts)
+    uneven = 0 < share < 1 and blocks.clustering(share, *map(list, zip(*parts, strict=True))) >= UNEVEN
+    if not uneven:
+        return [True] * len(parts)
+    # A block is as its neighbours are: few affected ones lie in some of the blocks of a spell only.
+    levels = [_share(parts[max(0, at - 1) : at + 2]) for at in range(len(parts))]
+    ordered = sorted(levels)
+    least = ordered[max(range(1, len(ordered)), key=lambda place: _between(ordered, place))]
+    return [level >= least for level in levels]
 
 
-def _missed(sides: Sequence[Parts], spells: Sequence[Parts]) -> float:
+def _missed(sides: Sequence[Sequence[bool]]) -> float:
     """How likely a log of the same length shows no spell by chance, where only one side has any: so much of the time as
     on that side, in as many pieces, both lengths of waiting without memory; 0 where both have spells or neither."""
-    uneven = [place for place, parts in enumerate(sides) if len(spells[place]) < len(parts)]
+    uneven = [inside for inside in sides if not all(inside)]
     if len(uneven) != 1:
         return 0.0
-    parts, spell = sides[uneven[0]], set(spells[uneven[0]])
-    inside = [one in spell for one in parts]
-    # One calm block between two bad ones belongs to them.
-    inside = [
-        here or (0 < at < len(inside) - 1 and inside[at - 1] and inside[at + 1]) for at, here in enumerate(inside)
-    ]
+    inside = uneven[0]
     pieces = inside[0] + sum(there and not before for before, there in pairwise(inside))
     calm = 1 - sum(inside) / len(inside)
-    return calm * math.exp(-pieces / calm) if calm else 0.0
+    return calm * math.exp(-pieces / calm)
 
 
 def _between(ordered: Sequence[float], place: int) -> float:
