@@ -147,7 +147,7 @@ def _text(
     elif level == "mix":
         yield words.of_mix(figures, changed)
     else:
-        yield words.of_moved(level, _lead(figures, findings), figures)
+        yield words.of_moved(level, _lead(figures, findings), figures, findings)
     yield from words.of_findings(level, findings)
 
 

@@ -44,7 +44,7 @@ PARTS = frozenset({"ttft_ms.p50", "ttft_ms.p95", "tpot_ms.p50", "tpot_ms.p95"})
 KINDS = ("model", "stream_share", "input_tokens", "output_tokens")
 
 
-def of_moved(level: Level, lead: Speed | None, figures: Sequence[Change]) -> str:
+def of_moved(level: Level, lead: Speed | None, figures: Sequence[Change], findings: Sequence[Turned]) -> str:
     """What got better or worse, the speed first."""
     parts = []
     if lead:
@@ -56,9 +56,18 @@ def of_moved(level: Level, lead: Speed | None, figures: Sequence[Change]) -> str
     for state, place in (("better", 0), ("worse", 1)):
         told = [one for one in figures if one.name in OTHERS and one.state == state]
         parts += [f"{OTHERS[one.name][place]} ({pair(one)})" for one in told]
-    otherwise = "the figures moved within noise, the findings did not" if figures else "the findings changed"
-    text = "; ".join(parts) or otherwise
+    text = "; ".join(parts or _of_counts(findings)) or "the findings changed"
     return f"{text[0].upper()}{text[1:]}."
+
+
+def _of_counts(findings: Sequence[Turned]) -> Iterator[str]:
+    """How many requests the findings that moved are about, where no figure says more."""
+    turns = {"cleared": "fewer", "better": "fewer", "appeared": "more", "worse": "more"}
+    for word in ("fewer", "more"):
+        moved = [one for one in findings if turns.get(one.turn) == word and one.id not in OF_LOGS]
+        if moved:
+            shown = [f"{one.id} ({_of(one.before)} before, {_of(one.after)} after)" for one in moved]
+            yield f"{word} requests are affected: {listed(shown)}"
 
 
 def of_unmoved(level: Level, figures: Sequence[Change], findings: Sequence[Turned]) -> str:
