@@ -81,7 +81,7 @@ def _any(figures: Sequence[Change], state: State) -> bool:
 
 
 def _counts(one: Turned, crossed: Turn, moved: Turn) -> bool:
-    own = one.sure or one.elsewhere or one.id not in MEASURED - OF_TIMES
+    own = one.sure or one.elsewhere or one.id not in (MEASURED | RELATIVE) - OF_TIMES
     return one.turn == crossed or (one.turn == moved and own)
 
 
