@@ -44,7 +44,7 @@ def figure(comparison: Comparison, name: str) -> Change:
         (replace(CALM, long_share=0.6), CALM, "mix", "Only the mix of requests changed"),
         (replace(CALM, error_share=0.12), CALM, "fixed", "Fewer errors"),
         (replace(CALM, error_share=0.12), replace(CALM, slower=1.6), "traded", "fewer errors"),
-        (replace(TAIL, wait_share=0.12), replace(CALM, slower=1.3), "traded", "the rest pays for it"),
+        (replace(TAIL, wait_share=0.12), replace(CALM, slower=1.45), "traded", "the rest pays for it"),
         (replace(CALM, n=12), replace(CALM, n=12), "undetermined", "Too few"),
         (replace(CALM, n=12), replace(CALM, n=12, slower=20), "regression", "too few for the tail"),
         (replace(TAIL, n=400, wait_ms=12000), replace(CALM, n=400), "fixed", "the tail is fixed"),

@@ -75,19 +75,6 @@ def test_one_long_episode_against_many_independent_requests_is_weighed_by_what_i
     assert both.p_value > 0.05
 
 
-def test_one_spell_on_each_side_is_a_change_where_they_lie_apart() -> None:
-    # A queue that grew for most of the log, and a short one: each tells as much as three requests.
-    rng = random.Random(10)
-    long, short = ([rng.uniform(0.02, 1) * most for _ in range(800)] for most in (100e3, 4e3))
-    difference = moved(curve(long, clustered=270), curve(short, clustered=270), "p50")
-    assert difference
-    assert difference.p_value == 0
-    assert (difference.high or 0) < 0
-    near = moved(curve(long, clustered=270), curve([value / 2 for value in long], clustered=270), "p50")
-    assert near
-    assert near.p_value > 0.05
-
-
 def test_the_ends_are_open_where_no_caller_waited() -> None:
     rng = random.Random(8)
     before, after = durations(rng, waits=0.1), durations(rng, waits=0.1)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from llmdoctor.compare import curves
+from llmdoctor.compare import courses, curves
 from llmdoctor.compare.mix import Even, even
 from llmdoctor.compare.numbers import Difference, Estimate, beyond_noise, difference
 from llmdoctor.compare.values import Change, EqualMix, State
@@ -13,7 +13,7 @@ from llmdoctor.diagnose.values import six
 
 CHANCE = 0.02
 """At most so many of what is called changed are chance."""
-ASKED = 0.04
+ASKED = 0.05
 """The same of what is asked first: that is little, and not to see it costs more."""
 FELT = frozenset({"total_ms"})
 MIX_FROM = math.log(1.05)
@@ -23,8 +23,9 @@ MIX_FROM = math.log(1.05)
 @dataclass(frozen=True)
 class Measure:
     """A figure that is compared. `least_rows` on each side: ten beyond a P95, twenty beyond a P99. What counts as a
-    change at all: a factor (one service differs by a tenth or two from one hour to another, of which a log of minutes
-    shows nothing), and a difference in its own unit (50 ms are felt by nobody)."""
+    change at all: a factor (one service is a tenth quicker or slower from one hour to another, of which a log of
+    minutes shows nothing: of 100 pairs of such hours 94 differ by less than 1.3), and a difference in its own unit
+    (50 ms are felt by nobody)."""
 
     name: str
     unit: str
@@ -38,7 +39,7 @@ MEASURES = (
     *(
         Measure(f"{name}.{word}", "ms", True, rows, factor, step)
         for name, step in (("ttft_ms", 50.0), ("total_ms", 50.0), ("tpot_ms", 2.0))
-        for word, rows, factor in (("p50", 6, 1.25), ("p95", 200, 1.25), ("p99", 2000, 1.25))
+        for word, rows, factor in (("p50", 6, 1.3), ("p95", 200, 1.3), ("p99", 2000, 1.3))
         if (name, word) != ("tpot_ms", "p99")
     ),
     Measure("timeout_share", "share", False, 6, 1.25, 0.005),
@@ -92,7 +93,7 @@ def _each(before: Sample, after: Sample) -> Iterator[_Judged]:
             known = one and other and one.value is not None and other.value is not None
             values = (one.value or 0.0, other.value or 0.0) if one and other else (0.0, 0.0)
             mix = even(before, after, measure.name, values) if known else None
-            yield _judge(measure, one, other, mix, [_curve(side, measure.name) for side in (before, after)])
+            yield _judge(measure, one, other, mix, (before, after))
 
 
 def _curve(side: Sample, figure: str) -> Curve | None:
@@ -100,8 +101,9 @@ def _curve(side: Sample, figure: str) -> Curve | None:
 
 
 def _judge(
-    measure: Measure, one: Figure | None, other: Figure | None, mix: Even | None, both: Sequence[Curve | None]
+    measure: Measure, one: Figure | None, other: Figure | None, mix: Even | None, samples: tuple[Sample, Sample]
 ) -> _Judged:
+    both = [_curve(sample, measure.name) for sample in samples]
     plain = Change(
         measure.name,
         measure.unit,
@@ -115,11 +117,13 @@ def _judge(
     if one is None or other is None or one.value is None or other.value is None:
         reason = f"not known {'after' if other is None or other.value is None else 'before'}"
         return _Judged(replace(plain, reason=reason), measure)
-    if min(one.n, other.n) < measure.least_rows:
+    sides = _estimate(one, measure.relative), _estimate(other, measure.relative)
+    spells = _in_spells(measure, sides, samples)
+    if min(one.n, other.n) < measure.least_rows and not (spells and spells.p_value <= ASKED):
         reason = f"{_word(measure)} needs {measure.least_rows:,} attempts a side"
         return _Judged(replace(plain, state="few", reason=reason), measure)
-    sides = _estimate(one, measure.relative), _estimate(other, measure.relative)
-    raw = _difference(measure, sides, both, (0.0, 0.0))
+    whole = None if min(one.n, other.n) < measure.least_rows else _difference(measure, sides, both, (0.0, 0.0))
+    raw = min((found for found in (whole, spells) if found), key=lambda found: found.p_value)
     change, low, high = _ends(raw, measure.relative)
     plain = replace(plain, change=change, low=low, high=high)
     equal = _equal(measure, sides, raw, mix, both)
@@ -142,6 +146,17 @@ def _difference(
     one, other = spreads
     found = curves.moved(one, other, sides[1].value - sides[0].value, stretch) if one and other else None
     return found or difference(*sides, stretch)
+
+
+def _in_spells(measure: Measure, sides: tuple[Estimate, Estimate], samples: tuple[Sample, Sample]) -> Difference | None:
+    """The difference as far as both sides are bad in spells, or all along. A duration is long from the middle of both
+    values on."""
+    name = measure.name.partition(".")[0]
+    before, after = (next((one for one in sample.courses if one.name == name), None) for sample in samples)
+    if before is None or after is None:
+        return None
+    at = math.exp((sides[0].value + sides[1].value) / 2) if before.grids else None
+    return courses.moved(before, after, sides[1].value - sides[0].value, at)
 
 
 def _estimate(figure: Figure, relative: bool) -> Estimate:

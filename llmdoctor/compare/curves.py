@@ -12,15 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llmdoctor.compare.numbers import Difference
-from llmdoctor.diagnose.blocks import LEAST_ROWS_OF_BLOCKS, NORMAL
+from llmdoctor.diagnose.blocks import NORMAL
 from llmdoctor.diagnose.sample import QUANTILES, SHARES, Curve, Known
 
 FARTHEST = 12.0
 """No duration moves by a larger power of e."""
 STEPS = 30
-APART = tuple((SHARES.index(part), SHARES.index(nearly)) for part, nearly in ((0.25, 0.75), (0.5, 0.95)))
-"""From here on one side takes longer than the other does up to there."""
-LEAST_GAP = math.log(1.25)
 
 
 @dataclass(frozen=True)
@@ -96,25 +93,7 @@ def moved(before: Spread, after: Spread, value: float, stretch: float = 1.0) -> 
 
     # Between two kinds of requests a quantile may jump the other way than most of them went: that tells nothing.
     p_value = math.erfc(abs(apart) * NORMAL / reach / math.sqrt(2)) if apart * value >= 0 else 1.0
-    low, high, gap = end(-1), end(1), _gap(before, after)
-    # At equal mix a curve is moved by what one quantile is: nothing of its other parts.
-    if gap * value <= 0 or before.by or after.by or min(before.n, after.n) < LEAST_ROWS_OF_BLOCKS:
-        return Difference(value, low, high, p_value)
-    near = math.copysign(min(abs(gap), abs(value)), gap)
-    low, high = (max(near, low or near), high) if gap > 0 else (low, min(near, near if high is None else high))
-    return Difference(value, low, high, 0.0)
-
-
-def _gap(before: Spread, after: Spread) -> float:
-    """How far so large a part of one side lies beyond nearly all of the other, above 0 where `after` is slower; 0 where
-    none does. Of one long spell on each side no test can tell whether it comes by chance, but a service that nobody
-    changed hardly ever has sides so far apart: none of 256 such pairs, queues near their limit among them."""
-    for part, nearly in APART:
-        if SHARES[part] <= QUANTILES[before.known.word]:
-            gaps = after.at(part) - before.at(nearly), before.at(part) - after.at(nearly)
-            if max(gaps) >= LEAST_GAP:
-                return gaps[0] if gaps[0] >= LEAST_GAP else -gaps[1]
-    return 0.0
+    return Difference(value, end(-1), end(1), p_value)
 
 
 def direction(before: Spread, after: Spread) -> int:

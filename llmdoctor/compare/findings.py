@@ -1,20 +1,21 @@
 """What became of the findings: appeared, cleared, better, worse, or near its limit on both sides."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from llmdoctor.compare import courses
 from llmdoctor.compare.numbers import shares_differ
 from llmdoctor.compare.sides import Side
 from llmdoctor.compare.values import Change, Seen, Turn, Turned
-from llmdoctor.diagnose.sample import QUANTILES, Curve, Sample
+from llmdoctor.diagnose.sample import Sample
 from llmdoctor.diagnose.values import SEVERITIES
 
 SURE = 2.2
 """Standard errors between two affected shares from which they differ: some thirty symptoms are looked at together."""
+CHANCE = math.erfc(SURE / math.sqrt(2))
 FACTOR = 1.25
-LARGE, SMALL = 0.25, 0.01
-"""So large a part on one side and hardly any on the other is a change, though it came in one spell."""
 LEFT = 3.0
 """Of what is still more than a third of what it was, much is left."""
 FAR = 2.0
@@ -87,7 +88,8 @@ def _turned(before: Side, after: Side, name: str, subject: str, vantage: str | N
     row = next(one for one in (left, right) if one and one["state"] == "present")
     sides = _seen(left), _seen(right)
     samples = before.sample(vantage), after.sample(vantage)
-    clustered = max(_clustered(one, name, seen) if one else 1.0 for one, seen in zip(samples, sides, strict=True))
+    clustered = max(one.clustered if one else 1.0 for one in samples)
+    sure = _by_course(samples, name, sides) if row["subject"] == "all" else None
     least = 1.0 if row.get("counts") == "tasks" or name in MEASURED else CLUSTERED
     # What one place sees, another need not.
     apart = bool(left and right and left["vantage"] and right["vantage"] and left["vantage"] != right["vantage"])
@@ -96,33 +98,31 @@ def _turned(before: Side, after: Side, name: str, subject: str, vantage: str | N
         title=row["title"],
         subject=subject,
         unit=row["unit"],
-        turn="untold" if apart else _turn(*sides, _alike(left, right), max(clustered, least)),
+        turn="untold" if apart else _turn(*sides, _alike(left, right), max(clustered, least), sure),
         before=sides[0],
         after=sides[1],
         cause_before=_best(before, name, subject),
         cause_after=_best(after, name, subject),
         elsewhere=bool(vantage and row["vantage"] and row["vantage"] != vantage),
+        sure=bool(sure),
     )
 
 
-def _clustered(sample: Sample, name: str, seen: Seen | None) -> float:
-    """So many affected attempts of a side tell no more than one: as many as those beyond the quantiles of what the
-    finding is about between which its share lies, else as the slow and failed ones do."""
-    # What stands out for its tokens is short or long in both.
-    about = {"ttft_ms", "total_ms"} if name in RELATIVE else {ABOUT.get(name)}
-    curves = [one for one in sample.curves if one.name in about]
-    if not curves or seen is None or not _counted(seen):
-        return sample.clustered
-    share = 1 - (seen.affected or 0) / (seen.total or 1)
-    return max(_worth(one, share) for one in curves)
-
-
-def _worth(curve: Curve, share: float) -> float:
-    """Of the slowest few, those beyond a P99 tell; a P95 would lie among the others."""
-    known = [(QUANTILES[one.word], one.clustered) for one in curve.known]
-    below, above = [one for one in known if one[0] <= share][-1:], [one for one in known if one[0] >= share][:1]
-    few = share >= QUANTILES["p95"] and above
-    return max((worth for _, worth in (above if few else [*below, *above])), default=1.0)
+def _by_course(
+    samples: tuple[Sample | None, Sample | None], name: str, sides: tuple[Seen | None, Seen | None]
+) -> int | None:
+    """1: as many as are affected on either side take longer than before; -1: shorter; 0: neither; None: not known."""
+    before, after = samples
+    shares = [(seen.affected or 0) / seen.total for seen in sides if seen and seen.total]
+    if before is None or after is None or name not in ABOUT or len(shares) < 2:
+        return None
+    if not before.courses or not after.courses:
+        return None
+    found = courses.longer(before, after, ABOUT[name], sum(shares) / 2)
+    if found is None or found.p_value > CHANCE or (shares[1] > shares[0]) != (found.value > 0):
+        # What stands out for its tokens is short or long: its own number tells more than the durations.
+        return None if name in RELATIVE else 0
+    return 1 if found.value > 0 else -1
 
 
 def _as_measured(found: Turned, figure: Change | None) -> Turned:
@@ -167,10 +167,10 @@ def _alike(left: Plain | None, right: Plain | None) -> bool:
     return bool(left and right and left["subject"] == right["subject"])
 
 
-def _turn(before: Seen | None, after: Seen | None, alike: bool, clustered: float) -> Turn:
+def _turn(before: Seen | None, after: Seen | None, alike: bool, clustered: float, sure: int | None) -> Turn:
     if not (before and after and {before.state, after.state} <= {"present", "absent"}):
         return "untold"
-    moved = _moved(before, after, alike, clustered)
+    moved = _moved(before, after, alike, clustered) if sure is None else sure
     if before.state == after.state:
         return "same" if moved == 0 else "worse" if moved > 0 else "better"
     if before.state == "absent":
@@ -200,9 +200,13 @@ def _moved(before: Seen, after: Seen, alike: bool, clustered: float) -> int:
 def barely(one: Turned) -> bool:
     """Whether what is gone only just keeps its limit, and more than a third of it is left: a little more and it is
     found again."""
-    if one.turn != "cleared" or one.id in RELATIVE or not (one.before and one.after):
+    if one.id in RELATIVE or not (one.before and one.after):
         return False
-    before, after, limit = one.before.observed, one.after.observed, one.after.expected
+    if one.turn not in ("cleared", "near") or one.after.state == "present":
+        return False
+    # A limit that follows the rest of its log is held to the stricter one.
+    before, after = one.before.observed, one.after.observed
+    limit = min((side.expected for side in (one.before, one.after) if side.expected), default=None)
     if not (before and after and limit):
         return False
     return FACTOR * after > limit and LEFT * after > before
@@ -216,9 +220,7 @@ def _by_counts(before: Seen, after: Seen, clustered: float) -> int:
     counts = [(seen.affected or 0, seen.total or 1) for seen in (before, after)]
     low, high = sorted(affected / total for affected, total in counts)
     apart = shares_differ(counts[0], counts[1], clustered)
-    sure = abs(apart) >= SURE or (
-        high >= LARGE and low <= SMALL and abs(shares_differ(counts[0], counts[1], 1.0)) >= SURE
-    )
+    sure = abs(apart) >= SURE
     return (1 if apart > 0 else -1) if high >= FACTOR * low and sure else 0
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llmdoctor.compare.values import Source
-from llmdoctor.diagnose.sample import Curve, Endings, Figure, Kind, Known, Sample, Trait
+from llmdoctor.diagnose.sample import Course, Curve, Endings, Figure, Kind, Known, Sample, Trait
 from llmdoctor.errors import InputError
 
 
@@ -84,12 +84,18 @@ def _sample(plain: Mapping[str, Any]) -> Sample:
             for one in plain["traits"]
         ),
         tuple(_curve(one) for one in plain.get("curves", ())),
+        tuple(_course(one) for one in plain.get("courses", ())),
     )
 
 
 def _curve(plain: Mapping[str, Any]) -> Curve:
     known = tuple(Known(**one) for one in plain["known"])
     return Curve(str(plain["name"]), int(plain["n"]), tuple(plain["values"]), known)
+
+
+def _course(plain: Mapping[str, Any]) -> Course:
+    grids = tuple(tuple(float(value) for value in grid) for grid in plain["grids"])
+    return Course(str(plain["name"]), tuple(plain["wholes"]), tuple(plain["parts"]), grids)
 
 
 def _kinds(plain: Sequence[Mapping[str, Any]]) -> tuple[Kind, ...]:

@@ -99,7 +99,7 @@ class Seen:
 @dataclass(frozen=True)
 class Turned:
     """What became of one finding. near: it crossed its limit, but moved no more than noise. `elsewhere`: it was seen
-    where no figures are compared."""
+    where no figures are compared; `sure`: how it went over time says so."""
 
     id: str
     title: str
@@ -111,6 +111,7 @@ class Turned:
     cause_before: str | None
     cause_after: str | None
     elsewhere: bool
+    sure: bool = False
 
 
 @dataclass(frozen=True)

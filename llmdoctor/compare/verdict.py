@@ -29,7 +29,7 @@ def judge(
         for one in findings
         if one.id not in OF_LOGS
         and MEASURED_AS.get(one.id) not in mixed
-        and not (one.id in OF_TIMES and (mixed or not _agrees(one, figures)))
+        and not (one.id in OF_TIMES and (mixed or not (one.sure or _agrees(one, figures))))
         and not (one.id in RELATIVE and mixed and one.subject.startswith("model="))
     ]
     good, bad = _any(figures, "better"), _any(figures, "worse")
@@ -81,7 +81,8 @@ def _any(figures: Sequence[Change], state: State) -> bool:
 
 
 def _counts(one: Turned, crossed: Turn, moved: Turn) -> bool:
-    return one.turn == crossed or (one.turn == moved and (one.id not in MEASURED - OF_TIMES or one.elsewhere))
+    own = one.sure or one.elsewhere or one.id not in (MEASURED | RELATIVE) - OF_TIMES
+    return one.turn == crossed or (one.turn == moved and own)
 
 
 def _agrees(one: Turned, figures: Sequence[Change]) -> bool:
@@ -112,8 +113,8 @@ def _level(good: bool, bad: bool, mixed: bool, findings: Sequence[Turned], figur
     if bad:
         return "regression"
     if good:
-        had = [one for one in findings if one.id not in OF_LOGS and one.before and one.before.state == "present"]
-        left = [one for one in had if barely(one) or (one.after and one.after.state == "present")]
+        had = [one for one in findings if one.id not in OF_LOGS and words.seen_on(one.before)]
+        left = [one for one in had if barely(one) or words.seen_on(one.after)]
         gone = [one for one in had if one.after and one.after.state == "absent"]
         return "partly_fixed" if left else "fixed" if gone else "better"
     if mixed:
@@ -133,10 +134,9 @@ def _held(findings: Sequence[Turned], told: Sequence[Change]) -> bool:
     if max(min(one.n_before, one.n_after) for one in told) < LEAST_ROWS_OF_BLOCKS:
         return False
     own = [one for one in findings if one.id not in OF_LOGS]
-    had = [one.before for one in own if one.before and one.before.state == "present"]
-    worst = max((SEVERITIES.index(one.severity) for one in had), default=0)
-    held = [one for one in own if one.before in had and one.before and SEVERITIES.index(one.before.severity) == worst]
-    return bool(held) and all(one.after and one.after.state == "present" for one in held)
+    had = [(one, SEVERITIES.index(one.before.severity)) for one in own if one.before and words.seen_on(one.before)]
+    worst = max((level for _, level in had), default=0)
+    return bool(had) and all(words.seen_on(one.after) for one, level in had if level == worst)
 
 
 def _text(
@@ -147,7 +147,7 @@ def _text(
     elif level == "mix":
         yield words.of_mix(figures, changed)
     else:
-        yield words.of_moved(level, _lead(figures, findings), figures)
+        yield words.of_moved(level, _lead(figures, findings), figures, findings)
     yield from words.of_findings(level, findings)
 
 
@@ -166,7 +166,7 @@ def _next(level: Level, findings: Sequence[Turned], after_command: str) -> str:
     if level not in ("regression", "traded", "partly_fixed"):
         return ""
     bad = [one for one in findings if one.turn in ("appeared", "worse")]
-    left = [one for one in findings if one.after and one.after.state == "present"]
+    left = [one for one in findings if words.seen_on(one.after)]
     first = next(iter((*bad, *left)), None)
     cause = f"{first.id}: {first.cause_after}. " if first and first.cause_after else ""
     return f"{cause}{after_command} --verbose"

@@ -44,7 +44,7 @@ PARTS = frozenset({"ttft_ms.p50", "ttft_ms.p95", "tpot_ms.p50", "tpot_ms.p95"})
 KINDS = ("model", "stream_share", "input_tokens", "output_tokens")
 
 
-def of_moved(level: Level, lead: Speed | None, figures: Sequence[Change]) -> str:
+def of_moved(level: Level, lead: Speed | None, figures: Sequence[Change], findings: Sequence[Turned]) -> str:
     """What got better or worse, the speed first."""
     parts = []
     if lead:
@@ -56,14 +56,23 @@ def of_moved(level: Level, lead: Speed | None, figures: Sequence[Change]) -> str
     for state, place in (("better", 0), ("worse", 1)):
         told = [one for one in figures if one.name in OTHERS and one.state == state]
         parts += [f"{OTHERS[one.name][place]} ({pair(one)})" for one in told]
-    otherwise = "the figures moved within noise, the findings did not" if figures else "the findings changed"
-    text = "; ".join(parts) or otherwise
+    text = "; ".join(parts or _of_counts(findings)) or "the findings changed"
     return f"{text[0].upper()}{text[1:]}."
+
+
+def _of_counts(findings: Sequence[Turned]) -> Iterator[str]:
+    """How many requests the findings that moved are about, where no figure says more."""
+    turns = {"cleared": "fewer", "better": "fewer", "appeared": "more", "worse": "more"}
+    for word in ("fewer", "more"):
+        moved = [one for one in findings if turns.get(one.turn) == word and one.id not in OF_LOGS]
+        if moved:
+            shown = [f"{one.id} ({_of(one.before)} before, {_of(one.after)} after)" for one in moved]
+            yield f"{word} requests are affected: {listed(shown)}"
 
 
 def of_unmoved(level: Level, figures: Sequence[Change], findings: Sequence[Turned]) -> str:
     """Nothing is beyond noise: how large a change could be that was not seen."""
-    held = any(one.id not in OF_LOGS and _seen_on(one.before) and _seen_on(one.after) for one in findings)
+    held = any(one.id not in OF_LOGS and seen_on(one.before) and seen_on(one.after) for one in findings)
     if not figures:
         return "No finding changed, and there are no figures to compare."
     told = unmoved(figures)
@@ -182,7 +191,7 @@ def of_findings(level: Level, findings: Sequence[Turned]) -> Iterator[str]:
     just = [one for one in findings if barely(one) and level == "partly_fixed"]
     gone = [one.id for one in findings if one.turn == "cleared" and one not in just]
     new = [one.id for one in findings if one.turn == "appeared"]
-    left = [one for one in findings if one.turn != "appeared" and _seen_on(one.before) and _seen_on(one.after)]
+    left = [one for one in findings if one.turn != "appeared" and seen_on(one.before) and seen_on(one.after)]
     if gone:
         yield f"Gone: {listed(gone)}."
     if just:
@@ -191,7 +200,7 @@ def of_findings(level: Level, findings: Sequence[Turned]) -> Iterator[str]:
         yield f"New: {listed(new)}."
     if left and level in ("partly_fixed", "traded", "better", "fixed", "no_change"):
         yield f"Still there: {listed([_counted(one) for one in left])}."
-    lost = [one.id for one in findings if one.turn == "untold" and _seen_on(one.before)]
+    lost = [one.id for one in findings if one.turn == "untold" and seen_on(one.before)]
     if lost and level in ("partly_fixed", "traded", "better", "fixed"):
         yield f"Cannot be told after: {listed(lost)}."
     rare = [f"{one.id} ({_of(one.before)} before, {_of(one.after)} after)" for one in findings if is_unsure(one)]
@@ -199,7 +208,8 @@ def of_findings(level: Level, findings: Sequence[Turned]) -> Iterator[str]:
         yield f"Too few to say whether it moved by chance: {listed(rare)}."
 
 
-def _seen_on(side: Seen | None) -> bool:
+def seen_on(side: Seen | None) -> bool:
+    """Whether a side shows the finding."""
     return side is not None and side.state == "present"
 
 

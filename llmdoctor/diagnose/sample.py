@@ -13,6 +13,8 @@ SHARES = (
     *(0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.84, 0.87),
     *(0.9, 0.915, 0.93, 0.94, 0.95, 0.96, 0.97, 0.975, 0.98, 0.985, 0.99, 0.9925, 0.995, 0.9975, 0.999, 1.0),
 )
+# The same of one block of time.
+COURSE = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
@@ -49,6 +51,17 @@ class Curve:
     n: int
     values: tuple[float | None, ...]
     known: tuple[Known, ...]
+
+
+@dataclass(frozen=True)
+class Course:
+    """How one quantity went over the blocks of time: of a share `wholes` attempts and `parts` of them in each block, of
+    a duration so many attempts and their values (ms) at the shares of COURSE (those that were cut off: for so long)."""
+
+    name: str
+    wholes: tuple[int, ...]
+    parts: tuple[int, ...] = ()
+    grids: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,7 +106,8 @@ class Sample:
     """The attempts of one vantage: figures, kinds by total time, by first token and by time per token, how each model's
     attempts ended, and what else may differ. `clustered` says how many slow attempts tell as little as one, for they
     come in episodes (a variance ratio, 1 where they are independent). `totals`, `firsts` and `paces` count the attempts
-    that the kinds were made of, those beyond the longest list too; `curves` hold those that failed as well."""
+    that the kinds were made of, those beyond the longest list too; `curves` hold those that failed as well, `courses`
+    how durations and endings went over time."""
 
     vantage: str
     n: int
@@ -109,3 +123,4 @@ class Sample:
     endings: tuple[Endings, ...]
     traits: tuple[Trait, ...]
     curves: tuple[Curve, ...] = ()
+    courses: tuple[Course, ...] = ()

@@ -5,7 +5,20 @@ from collections.abc import Mapping, Sequence
 
 from llmdoctor.diagnose import blocks
 from llmdoctor.diagnose.front import Fronts
-from llmdoctor.diagnose.sample import GRID, QUANTILES, SHARES, Curve, Endings, Figure, Kind, Known, Sample, Trait
+from llmdoctor.diagnose.sample import (
+    COURSE,
+    GRID,
+    QUANTILES,
+    SHARES,
+    Course,
+    Curve,
+    Endings,
+    Figure,
+    Kind,
+    Known,
+    Sample,
+    Trait,
+)
 from llmdoctor.diagnose.values import six
 from llmdoctor.stats.quantiles import LEAST_ROWS, MEASURED, TAKEN, curve
 from llmdoctor.store import Row, Store
@@ -34,7 +47,7 @@ def _sample(store: Store, vantage: str) -> Sample:
     step = max(1, n // ENOUGH_ROWS)
     kinds = {name: _kinds(store, name, step) for name in TAKEN}
     times, curves, slow = _times(store, vantage, block, step)
-    outcomes, failed = _outcomes(store, block)
+    outcomes, failed, endings = _outcomes(store, block)
     return Sample(
         vantage=vantage,
         n=n,
@@ -50,6 +63,7 @@ def _sample(store: Store, vantage: str) -> Sample:
         endings=_endings(store),
         traits=(*_numbers(store, step), *_values(store, step)),
         curves=curves,
+        courses=(*_courses(store, vantage, block, step), *endings) if count else (),
     )
 
 
@@ -109,8 +123,28 @@ def _ends(
     return blocks.read_off(SHARES, values, max(low, 0.0)), blocks.read_off(SHARES, values, high)
 
 
-def _outcomes(store: Store, block: str) -> tuple[list[Figure], float]:
-    """The figures of failures, retries and costs, and how much failures come in episodes."""
+def _courses(store: Store, vantage: str, block: str, step: int) -> list[Course]:
+    """How the durations went from block to block."""
+    asked = ", ".join(
+        f"count({name}) as {name}_n, quantile_disc({name}, {list(COURSE)}::double[]) as {name}" for name in TAKEN
+    )
+    rows = store.rows(
+        f"select {block} as block, {asked} from ({MEASURED}) as m where vantage = '{vantage}' and {_some(step)}"
+        " group by 1 order by 1"
+    )
+    return [
+        Course(
+            name,
+            tuple(row[f"{name}_n"] * step for row in known),
+            grids=tuple(tuple(float(f"{value:.4g}") for value in row[name]) for row in known),
+        )
+        for name in TAKEN
+        if (known := [row for row in rows if row[f"{name}_n"]])
+    ]
+
+
+def _outcomes(store: Store, block: str) -> tuple[list[Figure], float, list[Course]]:
+    """The figures of failures, retries and costs, how much failures come in episodes, and how they went over time."""
     priced = store.run("select count(cost_usd) * 2 >= count(*) from front where outcome = 'completed'")[0][0]
     done = "count(distinct case when outcome = 'completed' then coalesce(task_id, cast(attempt_id as varchar)) end)"
     rows = store.rows(
@@ -126,12 +160,13 @@ def _outcomes(store: Store, block: str) -> tuple[list[Figure], float]:
         """
     )
     known, n = [row["known"] for row in rows], sum(row["n"] for row in rows)
-    found, clustered = [], 1.0
+    found, clustered, courses = [], 1.0, []
     if sum(known):
         for name, part in (("timeout_share", "timeouts"), ("error_share", "bad")):
             parts = [row[part] for row in rows]
             found.append(_figure(name, blocks.of_share(parts, known), sum(known)))
             clustered = max(clustered, blocks.clustering(sum(parts) / sum(known), parts, known))
+            courses.append(Course(name, tuple(known), tuple(parts)))
     tasks = [row["n"] - row["retries"] for row in rows]
     if sum(row["named"] for row in rows) * 2 >= n and sum(tasks):
         found.append(_figure("retries_per_task", blocks.of_ratio([row["retries"] for row in rows], tasks), n))
@@ -139,7 +174,7 @@ def _outcomes(store: Store, block: str) -> tuple[list[Figure], float]:
     if priced and sum(done_rows):
         costs = [row["cost"] or 0.0 for row in rows]
         found.append(_figure("cost_per_task", blocks.of_ratio(costs, done_rows), sum(done_rows)))
-    return found, clustered
+    return found, clustered, courses
 
 
 def _figure(name: str, values: tuple[float, float | None, float | None], n: int) -> Figure:
