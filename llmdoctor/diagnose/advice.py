@@ -10,7 +10,7 @@ none, and the warning says so.
 import math
 from collections.abc import Mapping, Sequence
 
-from llmdoctor.diagnose.front import Fronts
+from llmdoctor.diagnose.front import ENOUGH, Fronts, one_in
 from llmdoctor.diagnose.values import TimeoutAdvice, six
 from llmdoctor.stats import cut_quantiles
 from llmdoctor.stats.front import literal
@@ -107,7 +107,8 @@ def _basis(n: int) -> str:
 
 
 def _totals(store: Store, groups: Sequence[Row]) -> dict[int, float | None]:
-    """By its number, the quantile of the whole time of each group of which some were given up."""
+    """By its number, the quantile of the whole time of each group of which some were given up; of one that is large,
+    from one attempt in k."""
     wanted = {
         number: carried(int(group["n_total_ms"]))
         for number, group in enumerate(groups)
@@ -117,7 +118,8 @@ def _totals(store: Store, groups: Sequence[Row]) -> dict[int, float | None]:
         return {}
     cases = " ".join(
         f"when f.model is not distinct from {literal(groups[number]['model'])}"
-        f" and f.route is not distinct from {literal(groups[number]['route'])} then {number}"
+        f" and f.route is not distinct from {literal(groups[number]['route'])}"
+        f" and {one_in(max(1, int(groups[number]['n_total_ms']) // ENOUGH), 'f.')} then {number}"
         for number in wanted
     )
     return cut_quantiles(store, WITH_GIVEN_UP.format(number=f"case {cases} end"), wanted)
