@@ -75,7 +75,8 @@ def test_fields_that_appear_late_are_what_they_are_where_all_columns_are_stored(
     slim, _ = filled(path)
     wide, _ = filled(path, where="true")
     with slim, wide:
-        assert "priority" in slim.columns("attempt_rows") and "region" not in slim.columns("attempt_rows")
+        assert "priority" in slim.columns("attempt_rows")
+        assert "region" not in slim.columns("attempt_rows")
         every = "select * from attempts order by attempt_id"
         assert slim.run(every) == wide.run(every)
 
