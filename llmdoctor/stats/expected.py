@@ -12,6 +12,9 @@ APART = """
 select count(*) from attempt_rows a positional join expected e where a.attempt_id is distinct from e.attempt_id
 """
 
+ENOUGH = 200_000
+"""Rows to learn from."""
+
 
 def write_expected(store: Store) -> None:
     """The table `expected`, the view `in_flight`, and `attempts_expected`: the rows of both side by side.
@@ -29,7 +32,9 @@ def write_expected(store: Store) -> None:
     store.script(package_sql("derived/sized.sql"))
     # As written, the small tables are those that are looked up, and the rows stay in their order.
     store.script("set disabled_optimizers = 'join_order,build_side_probe_side'")
-    for step in ("answered", "fit", "quiet", "fit", "expected"):
+    n = store.run("select count(*) from attempts")[0][0]
+    store.script(package_sql("derived/answered.sql").format(n=n, every=max(1, n // ENOUGH)))
+    for step in ("fit", "quiet", "fit", "expected"):
         store.script(package_sql(f"derived/{step}.sql"))
     store.script("reset disabled_optimizers; set preserve_insertion_order = false")
     added = [f"e.{name}" for name in store.columns("expected") if name not in every]
