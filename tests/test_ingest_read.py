@@ -67,6 +67,20 @@ def test_a_key_that_first_appears_late_is_not_lost(tmp_path: Path) -> None:
         ]
 
 
+def test_fields_that_appear_late_are_what_they_are_where_all_columns_are_stored(tmp_path: Path) -> None:
+    records = [record(n) for n in range(3000)]
+    records[2900] |= {"timeout_ms": 0.1, "priority": -3, "conn_reused": False, "caller": 'a "b" \u00e9'}
+    records[2950] |= {"client_gone_at": "2026-01-05T00:00:00.123457+02:00", "retry_after_ms": 1e12 / 7}
+    path = write(tmp_path / "a.jsonl", records)
+    slim, _ = filled(path)
+    wide, _ = filled(path, where="true")
+    with slim, wide:
+        assert "priority" in slim.columns("attempt_rows")
+        assert "region" not in slim.columns("attempt_rows")
+        every = "select * from attempts order by attempt_id"
+        assert slim.run(every) == wide.run(every)
+
+
 def test_a_line_of_another_table_that_appears_late_is_not_lost(tmp_path: Path) -> None:
     records = [record(n) for n in range(3000)]
     records[2900] = {"table": "facts", "request_id": "r7", "name": "via", "value": "1.1 proxy"}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from llmdoctor import rulebook
-from llmdoctor.diagnose import Diagnosis, diagnose, part, prepare
+from llmdoctor.diagnose import Diagnosis, diagnose, front, part, prepare
 from llmdoctor.diagnose.front import Fronts
 from llmdoctor.store import Store
 
@@ -79,6 +79,20 @@ def test_a_part_of_whole_minutes_leads_to_the_causes_that_the_whole_log_has(monk
     for of_part, of_whole in zip(some.causes, whole.causes, strict=True):
         assert of_part.affected == pytest.approx(of_whole.affected, rel=0.05)
         assert of_part.excess_share == pytest.approx(of_whole.excess_share, abs=0.05)
+
+
+def test_curves_of_a_large_log_are_read_from_an_even_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front, "ENOUGH", 10_000)
+    with Store() as store:
+        store.create()
+        store.script(LOG)
+        prepare(store)
+        assert Fronts(store, ["ttft_ms"]).thin("client") == 15
+        n, late, kinds = store.run("select count(*), avg((ttft_ms >= 800)::int), count(distinct model) from thinned")[0]
+        assert "request_id" not in store.columns("thinned")
+    assert n == pytest.approx(10_000, rel=0.02)
+    assert late == pytest.approx(0.2, abs=0.01)
+    assert kinds == 2
 
 
 def test_an_incident_that_is_a_hundredth_of_the_log_is_in_the_part(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@
 with kind as (
     select f.attempt_id, f.vantage, f.outcome, f.stream, f.task_id, f.trace_id, f.total_ms, f.ttft_ms, f.dns_ms, f.connect_ms, f.tls_ms,
            f.queue_ms, f.prefill_ms, f.decode_ms, f.server_ttft_ms, f.server_total_ms, f.upstream_attempts, f.expected_total_ms, f.times
-    from   front_expected f
+    from   thinned f
     where  f.total_ms > 0 and f.model is not distinct from :model and f.stream is not distinct from :stream
     and    f.operation is not distinct from :operation and f.attempt_id % :every = 0
 ), tried_again as (

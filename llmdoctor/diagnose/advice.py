@@ -10,7 +10,7 @@ none, and the warning says so.
 import math
 from collections.abc import Mapping, Sequence
 
-from llmdoctor.diagnose.front import Fronts
+from llmdoctor.diagnose.front import ENOUGH, Fronts, one_in
 from llmdoctor.diagnose.values import TimeoutAdvice, six
 from llmdoctor.stats import cut_quantiles
 from llmdoctor.stats.front import literal
@@ -90,7 +90,7 @@ def _advice(group: Row, limits: Mapping[str, float | None], shares: Mapping[str,
         idle_ms=limits["idle_ms"],
         total_ms=limits["total_ms"],
         n=int(group["n"]),
-        basis=_basis(int(group["n"])) + doubt,
+        basis=_basis(group) + doubt,
         cut_share={clock: share for clock, share in shares.items() if limits[clock] is not None},
         warning=_warning(group, limits["total_ms"]),
     )
@@ -101,13 +101,21 @@ def carried(n: int) -> float:
     return next(quantile for least, quantile in CARRIED if n >= least)
 
 
-def _basis(n: int) -> str:
+def _every(group: Row) -> int:
+    """One in so many attempts of a group is looked at where some were given up."""
+    return max(1, int(group["n_total_ms"]) // ENOUGH)
+
+
+def _basis(group: Row) -> str:
+    n = int(group["n"])
     doubt = "" if n >= 368 else "; few rows: at best a rough guide"
-    return f"{carried(n) * 100:g} % quantile of {n} successful requests, with a margin{doubt}"
+    some = f"; the total from one in {_every(group)} of them" if group["given_up"] and _every(group) > 1 else ""
+    return f"{carried(n) * 100:g} % quantile of {n} successful requests, with a margin{doubt}{some}"
 
 
 def _totals(store: Store, groups: Sequence[Row]) -> dict[int, float | None]:
-    """By its number, the quantile of the whole time of each group of which some were given up."""
+    """By its number, the quantile of the whole time of each group of which some were given up; of one that is large,
+    from one attempt in k."""
     wanted = {
         number: carried(int(group["n_total_ms"]))
         for number, group in enumerate(groups)
@@ -117,7 +125,8 @@ def _totals(store: Store, groups: Sequence[Row]) -> dict[int, float | None]:
         return {}
     cases = " ".join(
         f"when f.model is not distinct from {literal(groups[number]['model'])}"
-        f" and f.route is not distinct from {literal(groups[number]['route'])} then {number}"
+        f" and f.route is not distinct from {literal(groups[number]['route'])}"
+        f" and {one_in(_every(groups[number]), 'f.')} then {number}"
         for number in wanted
     )
     return cut_quantiles(store, WITH_GIVEN_UP.format(number=f"case {cases} end"), wanted)

@@ -25,7 +25,6 @@ MOST_COLUMNS = 60
 MOST_INSTANCES = 8
 MOST_CELLS = 160  # of a distribution: eight decades
 MOST_STEPS = 14
-ENOUGH = 200_000  # attempts that a relation is read from; further ones would change no line by a pixel
 
 # A latency as the percentiles take it: what was given up before its first token waited "at least" so long.
 LATENCY = {
@@ -55,7 +54,7 @@ def pictures(store: Store, fronts: Fronts, book: Rulebook, findings: Sequence[Sy
     return Pictures(
         shown_with=(lead.id, vantage) if lead else None,
         distributions=tuple(_distributions(store, vantage)),
-        relations=tuple(_relations(store, vantage, name)) if name else (),
+        relations=tuple(_relations(store, fronts, vantage, name)) if name else (),
         heat=heat,
         instances=instances,
     )
@@ -138,16 +137,14 @@ def _walls(store: Store, vantage: str) -> Iterable[Wall]:
 # --- what a latency goes with
 
 
-def _relations(store: Store, vantage: str, name: str) -> Iterable[Relation]:
-    rows = store.run("select count(*) from front")[0][0]
-    every = max(1, rows // ENOUGH)
+def _relations(store: Store, fronts: Fronts, vantage: str, name: str) -> Iterable[Relation]:
+    every = fronts.thin(vantage)
     latency = LATENCY[name].replace("ttft_ms", "f.ttft_ms").replace("total_ms", "f.total_ms")
     tokens = "input_tokens" if name == "ttft_ms" else "output_tokens"
     store.keep(
         "related",
         f"with looked_at as (select f.{tokens} as tokens, f.others, f.load, {latency} as ms"
-        f" from front_expected f where f.attempt_id % {every} = 0"
-        " and coalesce(f.cache_hit, false) = false) select * from looked_at where ms is not null",
+        " from thinned f where coalesce(f.cache_hit, false) = false) select * from looked_at where ms is not null",
         {},
     )
     most = store.run("select max(others) from related")[0][0] or 0

@@ -9,10 +9,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from llmdoctor.stats import set_front
-from llmdoctor.store import Row, Store
+from llmdoctor.store import Row, Store, padded
 
 OF_TASKS = frozenset({"task_events", "task_audit"})
 """What tells of tasks: their rows count by themselves, however few attempts there are beside them."""
+
+ENOUGH = 200_000
+"""Attempts that curves, kinds and pictures are read from: of more, one in k. Counts are of all."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,17 @@ class Choice:
             names = ", ".join(need.replace("|", " or ") for need in self.missing)
             return f"no record has {names}"
         return f"{min_rows - self.rows} more rows with the fields that it needs ({min_rows} in all)"
+
+
+def one_in(every: int, of: str = "") -> str:
+    """SQL that is true of one attempt in `every`, as the multiples of the golden section say (of 2 ** 32, for
+    remainders of fractions are slow): evenly spread, and in step with no replicas or models that take turns."""
+    return f"({of}attempt_id * 2654435769 & 4294967295) < {4294967296 // every}"
+
+
+def _names_one(column: str) -> bool:
+    """Whether a column names single calls or what was in them: long texts, of which no curve is made."""
+    return column.endswith(("_id", "_hash")) and column not in ("attempt_id", "task_id", "trace_id")
 
 
 class Fronts:
@@ -52,6 +66,7 @@ class Fronts:
         self._known = {row["of_vantage"]: row for row in found} or {"client": dict.fromkeys([*names, "all_rows"], 0)}
         self._asked: dict[tuple[str, str], int] = {}
         self._current: str | None = None
+        self._thinned: str | None = None
         self._alone = [row["all_rows"] for row in found] == [store.run("select count(*) from attempts")[0][0]]
 
     def use(self, vantage: str) -> None:
@@ -59,6 +74,28 @@ class Fronts:
         if vantage != self._current:
             set_front(self._store, vantage, self._alone)
             self._current = vantage
+
+    def thin(self, vantage: str) -> int:
+        """Points `front` at a vantage, and `thinned` at one in k of its attempts, with the columns of `front_expected`
+        but those that name single calls; gives k."""
+        self.use(vantage)
+        every = max(1, int(self._known[vantage]["all_rows"]) // ENOUGH)
+        if self._thinned != vantage:
+            self._store.script(f"create or replace temp view thinned as {self._thin_rows(every)}")
+            self._thinned = vantage
+        return every
+
+    def _thin_rows(self, every: int) -> str:
+        if every == 1:
+            return "select * from front_expected"
+        shown = {name: kind for name, kind in self._store.columns("front_expected").items() if not _names_one(name)}
+        given = self._store.columns("attempt_rows").keys() | self._store.columns("expected").keys()
+        own = [name for name in shown if name in given]
+        columns = ", ".join(f'"{name}"' for name in own)
+        self._store.script(
+            f"create or replace temp table thinned_rows as select {columns} from front_expected where {one_in(every)}"
+        )
+        return f"select {padded(shown, own)} from thinned_rows"
 
     def forget(self) -> None:
         """To be called when what stands behind `attempts` was exchanged."""

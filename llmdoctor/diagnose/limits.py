@@ -23,7 +23,6 @@ MARGIN = 1.3
 LEAST_ANSWERS = 72
 LEAST_CAP = 16
 MOST_ROUTES = 5
-MOST_AT_LEVELS = 200_000
 CUT_OFF = 0.05
 """Share of answers cut off at their cap from which on the log cannot tell how long answers want to be."""
 
@@ -32,8 +31,8 @@ with slowed as (
     select f.others, floor(2 * log2(f.others + 1)) as level,
            case when f.outcome in ('timeout', 'cancelled') then f.total_ms / nullif(f.expected_total_ms, 0)
                 else f.times end as times
-    from   front_expected f
-    where  f.others is not null and coalesce(f.cache_hit, false) = false and f.attempt_id % $every = 0
+    from   thinned f
+    where  f.others is not null and coalesce(f.cache_hit, false) = false
 )
 select min(others) as low, max(others) as high, count(*) as n, quantile_disc(times, 0.5) as times
 from   slowed
@@ -94,7 +93,7 @@ def advise_limits(store: Store, fronts: Fronts, findings: Sequence[Symptom]) -> 
     if not fronts.vantages or fronts.vantages[0] == "probe":
         return ()
     vantage = fronts.vantages[0]
-    fronts.use(vantage)
+    fronts.thin(vantage)
     waited = any(one.id in ABOUT for one in findings)
     own = [*_at_a_time(store, vantage, waited), *_retries(store, vantage), *_lengths(store, vantage)]
     return (*own, *what_if(store, fronts, findings))
@@ -102,8 +101,7 @@ def advise_limits(store: Store, fronts: Fronts, findings: Sequence[Symptom]) -> 
 
 def _at_a_time(store: Store, vantage: str, waited: bool) -> Iterator[Advice]:
     """`waited`: calls waited somewhere; then a log without a slowed level has no quiet part to hold them against."""
-    every = max(1, store.run("select count(*) from front")[0][0] // MOST_AT_LEVELS)
-    levels = store.rows(LEVELS, {"least": LEAST_AT_A_LEVEL, "every": every})
+    levels = store.rows(LEVELS, {"least": LEAST_AT_A_LEVEL})
     slow = _slowed_from(levels)
     if len(levels) < 2 or slow == 0 or (slow is None and waited):
         return

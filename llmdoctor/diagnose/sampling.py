@@ -26,7 +26,6 @@ from llmdoctor.store import Row, Store
 MOST_VANTAGES = 3
 MOST_KINDS = 40
 MOST_VALUES = 12
-ENOUGH_ROWS = 200_000  # of more, one in k is looked at for curves, kinds and traits; counts of figures are of all
 BAD = "('failed', 'incomplete', 'empty', 'rate_limited')"
 
 
@@ -34,19 +33,17 @@ def take_samples(store: Store, fronts: Fronts) -> tuple[Sample, ...]:
     """One sample for each of the outermost vantages. The requests of a probe are experiments, not traffic: none."""
     found = []
     for vantage in [one for one in fronts.vantages if one != "probe"][:MOST_VANTAGES]:
-        fronts.use(vantage)
-        found.append(_sample(store, vantage))
+        found.append(_sample(store, vantage, fronts.thin(vantage)))
     return tuple(found)
 
 
-def _sample(store: Store, vantage: str) -> Sample:
+def _sample(store: Store, vantage: str, step: int) -> Sample:
     n, first, last = store.run("select count(*), min(attempt_id), max(attempt_id) from front")[0]
     count = blocks.count_blocks(n)
     # An attempt's number is its rank by start: equal stretches of it are stretches of time with about as many rows.
     block = f"(attempt_id - {first}) * {max(count, 1)} // {last - first + 1}"
-    step = max(1, n // ENOUGH_ROWS)
     kinds = {name: _kinds(store, name, step) for name in TAKEN}
-    times, curves, slow = _times(store, vantage, block, step)
+    times, curves, slow = _times(store, block)
     outcomes, failed, endings = _outcomes(store, block)
     return Sample(
         vantage=vantage,
@@ -63,27 +60,20 @@ def _sample(store: Store, vantage: str) -> Sample:
         endings=_endings(store),
         traits=(*_numbers(store, step), *_values(store, step)),
         curves=curves,
-        courses=(*_courses(store, vantage, block, step), *endings) if count else (),
+        courses=(*_courses(store, block, step), *endings) if count else (),
     )
-
-
-def _some(step: int, of: str = "") -> str:
-    """One attempt in `step`, as the multiples of the golden section say (of 2 ** 32, for remainders of fractions are
-    slow): evenly spread, and in step with no replicas or models that take turns."""
-    return f"({of}attempt_id * 2654435769 & 4294967295) < {4294967296 // step}"
 
 
 # --- figures
 
 
-def _times(store: Store, vantage: str, block: str, step: int) -> tuple[list[Figure], tuple[Curve, ...], float]:
+def _times(store: Store, block: str) -> tuple[list[Figure], tuple[Curve, ...], float]:
     """The figures of durations, their curves, and how much their slow twentieth comes in episodes."""
-    source = f"from ({MEASURED}) as m where vantage = '{vantage}'"
+    source, some = (f"from ({MEASURED.format(rows=rows)}) as m where true" for rows in ("front", "thinned"))
     asked = ", ".join(
         f"count({name}) as {name}_n, count_if({name} is not null and {name}_cut) as {name}_cut" for name in TAKEN
     )
     counts = store.rows(f"select {asked} {source}")[0]
-    some = f"{source} and {_some(step)}"
     curves = {
         name: curve(store, some, name, counts[f"{name}_cut"] > 0, SHARES) for name in TAKEN if counts[f"{name}_n"]
     }
@@ -123,14 +113,13 @@ def _ends(
     return blocks.read_off(SHARES, values, max(low, 0.0)), blocks.read_off(SHARES, values, high)
 
 
-def _courses(store: Store, vantage: str, block: str, step: int) -> list[Course]:
+def _courses(store: Store, block: str, step: int) -> list[Course]:
     """How the durations went from block to block."""
     asked = ", ".join(
         f"count({name}) as {name}_n, quantile_disc({name}, {list(COURSE)}::double[]) as {name}" for name in TAKEN
     )
     rows = store.rows(
-        f"select {block} as block, {asked} from ({MEASURED}) as m where vantage = '{vantage}' and {_some(step)}"
-        " group by 1 order by 1"
+        f"select {block} as block, {asked} from ({MEASURED.format(rows='thinned')}) as m group by 1 order by 1"
     )
     return [
         Course(
@@ -207,9 +196,9 @@ def _kinds(store: Store, name: str, step: int) -> tuple[int, tuple[Kind, ...]]:
                count(*) as n, quantile_disc({tokens}, 0.5) as tokens,
                {"cast(avg(cast(cost_usd as decimal(18, 6))) as double)" if answer else "null"} as cost,
                quantile_disc({value}, {list(GRID)}::double[]) as grid
-        from   front
+        from   thinned
         where  outcome in ('completed', 'unknown') and coalesce(cache_hit, false) = false and {value} is not null
-               and {which} and {_some(step)}
+               and {which}
         group  by all
         order  by n desc, model nulls last, stream nulls last, input_band nulls last, output_band nulls last
         """
@@ -253,14 +242,14 @@ NUMBERS = {
 
 def _numbers(store: Store, step: int) -> tuple[Trait, ...]:
     asked = ", ".join(f"{sql} as {name}" for name, sql in NUMBERS.items())
-    row: Mapping[str, float | None] = store.rows(f"select {asked} from front_expected where {_some(step)}")[0]
+    row: Mapping[str, float | None] = store.rows(f"select {asked} from thinned")[0]
     # First tries only: a storm of retries is no more demand. The middle nine tenths of them, for one wrong clock would
     # stretch the log over years.
     spans = store.run(
         f"select count(*) * {step} * 0.9"
         " / nullif(epoch(quantile_disc(started_at, 0.95)) - epoch(quantile_disc(started_at, 0.05)), 0)"
-        " from front where attempt_id not in (select attempt_id from tried where retry)"
-        f" and time_basis is distinct from 'relative' and {_some(step)}"
+        " from thinned where attempt_id not in (select attempt_id from tried where retry)"
+        " and time_basis is distinct from 'relative'"
     )[0][0]
     per_minute = spans * 60 if spans and math.isfinite(spans) else None
     return tuple(
@@ -273,8 +262,8 @@ def _values(store: Store, step: int) -> tuple[Trait, ...]:
     which = " ".join(f"when grouping({name}) = 0 then '{name}'" for name in names)
     sets = ", ".join(f"({name})" for name in names)
     rows = store.run(
-        f"select case {which} end, coalesce({', '.join(names)}) as value, count(*) * {step} as n from front"
-        f" where {_some(step)} group by grouping sets ({sets}) order by n desc, value"
+        f"select case {which} end, coalesce({', '.join(names)}) as value, count(*) * {step} as n from thinned"
+        f" group by grouping sets ({sets}) order by n desc, value"
     )
     found = {name: [(value, n) for of, value, n in rows if of == name and value is not None] for name in names}
     return tuple(

@@ -63,9 +63,9 @@ def where_time_went(store: Store, fronts: Fronts) -> tuple[Where, ...]:
     vantage = next((one for one in fronts.vantages if timed.get(one, 0) >= 2 * LEAST), None)
     if vantage is None:
         return ()
-    fronts.use(vantage)
+    fronts.thin(vantage)
     kinds = store.rows(
-        "select model, stream, operation, count(*) as n from front where total_ms > 0"
+        "select model, stream, operation, count(*) as n from thinned where total_ms > 0"
         " group by all order by n desc, model, stream, operation limit ?",
         [MAX_KINDS],
     )

@@ -72,16 +72,16 @@ def _tolerant(store: Store, fmt: Format, jobs: Sequence[Job], folder: Path) -> N
 
 
 def _read_slim(store: Store, fmt: Format, jobs: Sequence[Job]) -> bool:
-    """Reads all columns and stores those that were seen when the files were looked at: sixty empty ones would cost a
-    quarter of the read. False, and nothing is changed, where a row has a value in another one."""
+    """Reads all columns and stores those that were seen when the files were looked at, and any other that a row has a
+    value in: sixty empty ones would cost a quarter of the read."""
     seen = frozenset().union(*(job.detection.keys for job in jobs))
     kept = [name for name in store.columns("attempts") if name in seen or name in NEEDED]
     return _read(store, fmt, jobs, True, kept)
 
 
 def _read(store: Store, fmt: Format, jobs: Sequence[Job], strict: bool, kept: Sequence[str] | None = None) -> bool:
-    """One query over the files of all jobs; False where DuckDB gives up, or where `kept` leaves out a column that has a
-    value (and nothing is changed)."""
+    """One query over the files of all jobs; False where DuckDB gives up, or where there are other rows than calls and
+    only the columns `kept` were to be stored (and nothing is changed)."""
     attempts = store.columns("attempts")
     zone = str(store.run("select current_setting('TimeZone')")[0][0])
     how = query.plan(fmt, [*attempts, "table"] if fmt.native else None, strict, zone)
@@ -102,16 +102,31 @@ def _read(store: Store, fmt: Format, jobs: Sequence[Job], strict: bool, kept: Se
         store.script("drop table loaded")
         return False
     if kept is not None:
-        if store.run("select bool_or(_more) from loaded")[0][0]:
+        if store.run("select bool_or(_kind = ?) from loaded", [OTHER])[0][0]:
             store.script("drop table loaded")
             return False
-        store.script("alter table loaded drop column _more")
+        kept = [*kept, *_add_more(store, {name: kind for name, kind in attempts.items() if name not in kept})]
     _count(store, how, jobs)
     _keep(store, kept or list(attempts))
     if fmt.native and any(job.others for job in jobs):
         _read_others(store, fmt, [job for job in jobs if job.others])
     _read_further(store, fmt, [job for job in jobs if job.rows or job.before])
     return True
+
+
+def _add_more(store: Store, others: Mapping[str, str]) -> list[str]:
+    """Makes columns of what is in `_more`: those of the other ones (name -> type) that some row has."""
+    values = {name: f"try_cast(_more ->> {query.literal(name)} as {kind})" for name, kind in others.items()}
+    counts = ", ".join(f"count({value})" for value in values.values())
+    known = store.run(f"select {counts} from loaded where _more is not null")[0]
+    added = [name for name, count in zip(values, known, strict=True) if count]
+    for name in added:
+        store.script(f"alter table loaded add column {query.quoted(name)} {others[name]}")
+    if added:
+        filled = ", ".join(f"{query.quoted(name)} = {values[name]}" for name in added)
+        store.script(f"update loaded set {filled} where _more is not null")
+    store.script("alter table loaded drop column _more")
+    return added
 
 
 def given_columns(store: Store, how: query.Plan) -> dict[str, str]:

@@ -60,7 +60,8 @@ def _in_file(
     store: Store, fmt: Format, content: Content, wanted: dict[int, tuple[str | None, ...]], names: Sequence[str]
 ) -> dict[int, int]:
     how = query.plan(fmt, [*store.columns("attempts"), "table"] if fmt.native else None)
-    attempts = store.columns("attempts")
+    # What a record says of its outcome may be anything; in a prepared store it is an enum.
+    attempts = store.columns("attempts") | {"outcome": "VARCHAR"}
     rows = query.rows_sql(how, query.from_lines(how), given_columns(store, how), attempts)
     same = " and ".join(f"c.{name} is not distinct from a.{name}" for name in names)
     numbers = ", ".join(str(number) for number in wanted)

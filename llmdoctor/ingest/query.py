@@ -166,7 +166,7 @@ def rows_sql(
 ) -> str:
     """One SELECT of all columns of `attempts` (name -> type, as in the schema), `_input`, `_bad0`, `_bad1`, `_guess`
     and `_kind`. `given` are the columns that the page's query returns (see `page_sql`). With `kept` only these columns,
-    and `_more`: true where a row has a value in another one or belongs to another table."""
+    and `_more`: what a row has in other ones, as a JSON object, and null where that is nothing."""
     other = '"table" is not null' if "table" in given else "false"
     mapped = mapped_columns(how.format)
     signs = [] if "is_call" in given else [name for name in _SIGNS if name in given]
@@ -190,9 +190,11 @@ def rows_sql(
     rows = f"with given as ({completed}) {package_sql('ingest/normal.sql')}"
     if kept is None:
         return rows
-    more = [f"_kind = {OTHER}", *(f"{quoted(name)} is not null" for name in attempts if name not in kept)]
+    others = [name for name in attempts if name not in kept]
+    some = " or ".join(f"{quoted(name)} is not null" for name in others)
+    more = f"case when {some} then json_object({', '.join(f'{literal(name)}, {quoted(name)}' for name in others)}) end"
     names = ", ".join(quoted(name) for name in kept)
-    return f"select {names}, _bad0, _bad1, _guess, _kind, {' or '.join(more)} as _more from ({rows})"
+    return f"select {names}, _bad0, _bad1, _guess, _kind, {more} as _more from ({rows})"
 
 
 def _wrong(how: Plan, names: Sequence[str]) -> str:

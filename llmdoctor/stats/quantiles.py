@@ -115,7 +115,7 @@ def write_quantiles(store: Store) -> None:
         " censored bigint, p50 double, p95 double, p99 double, low double, high double, p50_low double,"
         " p50_high double, p95_low double, p95_high double, p99_low double, p99_high double)"
     )
-    store.script(f"create view measured as {MEASURED}")
+    store.script(f"create view measured as {MEASURED.format(rows='attempts')}")
     groups = store.rows(
         f"select vantage, model, stream, {MEASURED_COUNTS} from measured group by all"
         f" order by count(*) desc, vantage, model, stream limit {MAX_GROUPS}"
@@ -139,7 +139,7 @@ select attempt_id, vantage, model, stream,
        case when outcome = 'completed' and output_tokens > 1 then (total_ms - ttft_ms) / (output_tokens - 1) end
            as tpot_ms,
        false as tpot_ms_cut
-from   attempts
+from   {rows}
 where  coalesce(cache_hit, false) = false and outcome is not null
 """
 TAKEN = ("ttft_ms", "total_ms", "tpot_ms")

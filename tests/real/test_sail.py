@@ -86,8 +86,13 @@ def _ask(store: Store, where: str, rules: Sequence[str]) -> Iterator[Asked]:
 def _export(store: Store, folder: Path) -> None:
     folder.mkdir(parents=True)
     for table in queries.TABLES:
-        if table not in ("front", "front_expected") and store.columns(table):
-            store.run(f"copy {table} to '{folder / table}.parquet' (format parquet)")
+        kinds = store.columns(table)
+        if table not in ("front", "front_expected") and kinds:
+            # An enum would come to Spark as bytes.
+            columns = (
+                f'"{name}"' + "::varchar" * kind.startswith("ENUM") + f' as "{name}"' for name, kind in kinds.items()
+            )
+            store.run(f"copy (select {', '.join(columns)} from {table}) to '{folder / table}.parquet' (format parquet)")
 
 
 def _data_sets(tmp: Path) -> Iterator[tuple[Path, list[Asked]]]:
