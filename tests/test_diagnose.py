@@ -61,8 +61,8 @@ select 'completed' as outcome
 CAUSE = """# {title}
 
 ```toml
-layer             = "caller"
-explains          = ["made_symptom"]
+layer             = "{layer}"
+explains          = ["{explains}"]
 explained_away_by = [{away}]
 ```
 
@@ -138,20 +138,23 @@ class Rules:
         (folder / "causes").mkdir()
         self.symptom()
 
-    def symptom(self, min_rows: int = 1, change: tuple[str, str] = ("\0", "")) -> None:
+    def symptom(
+        self, min_rows: int = 1, change: tuple[str, str] = ("\0", ""), symptom_id: str = "made_symptom"
+    ) -> None:
         text = SYMPTOM.replace("{min_rows}", str(min_rows)).replace(*change)
-        (self.folder / "symptoms" / "made_symptom.md").write_text(text)
+        (self.folder / "symptoms" / f"{symptom_id}.md").write_text(text)
 
     def cause(self, cause_id: str, **how: Any) -> None:
         usual = {
-            "title": cause_id, "away": "", "needs": "", "supports": "true", "against_weight": "1",
+            "title": cause_id, "layer": "caller", "explains": "made_symptom", "away": "",
+            "needs": "", "supports": "true", "against_weight": "1",
             "decisive": "false", "second": "cast(null as boolean)", "where": "outcome = 'failed'",
         }  # fmt: skip
         (self.folder / "causes" / f"{cause_id}.md").write_text(CAUSE.format(**(usual | how)))
 
     def judge(self, rows: list[dict[str, Any]], **options: Any) -> Diagnosis:
         book = rulebook.load([self.folder])
-        made = {"made_symptom", *(path.stem for path in (self.folder / "causes").glob("*.md"))}
+        made = {path.stem for path in self.folder.glob("*/*.md")}
         kept = rulebook.Rulebook(
             tuple(rule for rule in book.symptoms if rule.id in made),
             tuple(rule for rule in book.causes if rule.id in made),
@@ -204,6 +207,22 @@ def test_an_ignored_cause_explains_nothing_away(rules: Rules) -> None:
     rules.cause("generic_cause", second="true", away='"specific_cause"')
     found = rules.judge(failing(10, 10), ignore=("specific_cause",))
     assert [(cause.id, cause.score) for cause in found.causes] == [("generic_cause", 1.0)]
+
+
+def test_a_hint_does_not_lead_however_severe_its_finding(rules: Rules) -> None:
+    rules.symptom(change=('severity = "low"', 'severity = "critical"'))
+    rules.symptom(symptom_id="milder_symptom")
+    rules.cause("hint", against_weight="1.8")
+    rules.cause("likely_cause", explains="milder_symptom")
+    found = rules.judge(failing(10, 10))
+    assert [(cause.id, cause.score) for cause in found.causes] == [("likely_cause", 0.5), ("hint", 0.357)]
+
+
+def test_of_equal_causes_the_layer_to_look_at_first_leads(rules: Rules) -> None:
+    rules.cause("a_cause", layer="provider")
+    rules.cause("b_cause", layer="caller")
+    rules.cause("c_cause", layer="gateway")
+    assert [cause.id for cause in rules.judge(failing(10, 10)).causes] == ["b_cause", "c_cause", "a_cause"]
 
 
 def test_shares_and_the_unexplained_part_add_up_to_one(rules: Rules) -> None:
