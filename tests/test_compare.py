@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from llmdoctor.compare import Comparison, Side, as_dict, compare, side, to_json, words
-from llmdoctor.compare.values import Change
+from llmdoctor.compare.values import Change, Seen, Turned
 from llmdoctor.diagnose.values import six
 from llmdoctor.errors import InputError
 from tests.before_after import Service, rows, sides, told
@@ -320,6 +320,12 @@ def test_what_one_side_cannot_tell_is_not_called_gone() -> None:
     symptoms = [{**one, "state": "unknown"} for one in after.plain["symptoms"]]
     found = compare(before, side("after", "logs", {**after.plain, "symptoms": symptoms}), "x")
     assert found.verdict.level == "better"
+
+
+def test_what_is_seen_from_another_place_is_still_there_and_not_untold() -> None:
+    seen = Seen("present", "high", 0.3, 30, 100)
+    moved = Turned("long_queue", "Calls wait", "all", "share", "untold", seen, seen, None, None, True)
+    assert list(words.of_findings("better", [moved])) == ["Still there: long_queue (30 of 100)."]
 
 
 def _slices(name: str, subjects: Mapping[str, tuple[str, float, int | None]]) -> Side:

@@ -200,7 +200,7 @@ def of_findings(level: Level, findings: Sequence[Turned]) -> Iterator[str]:
         yield f"New: {listed(new)}."
     if left and level in ("partly_fixed", "traded", "better", "fixed", "no_change"):
         yield f"Still there: {listed([_counted(one) for one in left])}."
-    lost = [one.id for one in findings if one.turn == "untold" and seen_on(one.before)]
+    lost = [one.id for one in findings if one.turn == "untold" and seen_on(one.before) and one not in left]
     if lost and level in ("partly_fixed", "traded", "better", "fixed"):
         yield f"Cannot be told after: {listed(lost)}."
     rare = [f"{one.id} ({_of(one.before)} before, {_of(one.after)} after)" for one in findings if is_unsure(one)]
