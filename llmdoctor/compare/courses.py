@@ -24,7 +24,7 @@ FACTOR = 1.4
 MISSED = 0.25
 """Where the other side has no spell at all, that is no chance as far as so few logs of its length would have none."""
 LONGER = 1.3
-"""Durations that moved by less are where they were, as those of the figures are."""
+"""Durations that moved by less are where they were, those of figures and of findings."""
 Parts = Sequence[tuple[float, float]]
 
 
